@@ -10,7 +10,8 @@ use a2a::{
 
 use serde_json::{Map, Value};
 
-use crate::{receipt_extension, v0_3};
+use crate::receipt_extension;
+use crate::v0_3::card::interface;
 
 /// URI of the extension for facts about the server. The extended card contains the requesting client's name and limits
 /// under this URI.
@@ -40,7 +41,7 @@ pub fn agent_card(agent: &AgentDescription) -> AgentCard {
     if let Some(url) = &agent.grpc_url {
         interfaces.push(AgentInterface::new(url, TRANSPORT_PROTOCOL_GRPC));
     }
-    interfaces.push(v0_3::interface(&agent.http_url));
+    interfaces.push(interface(&agent.http_url));
     let text = || vec!["text/plain".to_owned()];
     AgentCard {
         name: agent.name.clone(),

@@ -15,7 +15,8 @@ use axum::routing::get;
 use httpdate::fmt_http_date;
 use sha2::{Digest as _, Sha256};
 
-use crate::{v0_3, version};
+use crate::v0_3::card::with_fields_of_v0_3;
+use crate::version;
 
 /// Path of the card, and its path in versions before 0.3, which older clients still read.
 const PATHS: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
@@ -27,7 +28,7 @@ const CACHE: HeaderValue = HeaderValue::from_static("max-age=300");
 /// usually have no version, get the card with the fields of version 0.3.
 pub(crate) fn router(card: &AgentCard) -> Router {
     let v1 = serde_json::to_vec(card).expect("a card is plain data with text keys");
-    let merged = v0_3::with_fields_of_v0_3(card).expect("a card is plain data with text keys");
+    let merged = with_fields_of_v0_3(card).expect("a card is plain data with text keys");
     let v1 = ServedCard::new(v1.into());
     let merged = ServedCard::new(merged.to_string().into());
     let mut routes = Router::new();

@@ -30,7 +30,8 @@ use crate::errors::invalid;
 use crate::events::{NumberedEvent, until_revoked};
 use crate::limits::WholeRequest;
 use crate::service::A2aService;
-use crate::{jsonrpc, listing, rest, v0_3};
+use crate::v0_3::{comments, event};
+use crate::{jsonrpc, listing, rest};
 
 /// Interval of comments in a silent stream. The interval is shorter than the idle timeouts of clients and proxies. The
 /// official Python client has the shortest known timeout, 5 s.
@@ -192,7 +193,7 @@ impl EventForm {
         match self {
             Self::HttpJson | Self::JsonRpc(_) => protojson_conv::to_value(&event)
                 .map_err(|error| A2AError::internal(error.to_string())),
-            Self::JsonRpcV03(_) => v0_3::event(event),
+            Self::JsonRpcV03(_) => event::event(event),
         }
     }
 }
@@ -205,7 +206,7 @@ pub(crate) fn sse(events: BoxStream<'static, NumberedEvent>, form: EventForm) ->
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
         .into_response();
     if is_v0_3 {
-        v0_3::with_bare_comments(response)
+        comments::with_bare_comments(response)
     } else {
         response
     }

@@ -52,6 +52,7 @@
 //! - `orphan_scan` compares the background work in the log with the running processes. `orphans` lists the work that
 //!   runs without this process, and `orphan_stop` stops it.
 
+mod answer_result;
 mod command;
 mod compaction;
 mod events;
@@ -80,17 +81,18 @@ mod stop_list;
 mod stop_plan;
 mod wait;
 
+pub use answer_result::AnswerResult;
 pub use command::{BackgroundDetachError, DetachResult, ReleaseError, UndoError};
 pub use compaction::{CompactError, CompactionLimits, CompactionResult};
 pub use events::{
-    BackgroundItem, LiveEvents, OpenQuestion, SessionEvent, SessionEventKind, Subscription,
+    BackgroundItem, LiveEvents, OpenQuestion, OpenServerQuestion, SessionEvent, SessionEventKind,
+    Subscription,
 };
 pub use follow_up::{FollowUp, InvalidFollowUp};
 pub use message::{MessageDeadline, MessageHandle, MessageOutcome, NewMessage, SendError};
-pub use questions::AnswerResult;
 pub use queue::{Admission, MessageRefused};
 pub use registry::{ReserveResult, SessionRegistry, SessionReservation};
-pub use server_questions::{FormClient, OpenServerQuestion};
+pub use server_questions::FormClient;
 pub use session::{Session, WAIT_DEFAULT};
 pub use session_builder::{AgentSessions, OpenSessionError, SessionBuilder};
 pub use sessions::{OpenError, Sessions};

@@ -9,28 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use allstop_core::SessionId;
 use allstop_core::ids::QuestionId;
-use allstop_core::{CallId, SessionId};
-use allstop_tools::{PermissionAnswer, PermissionQuestion, Prompter, ServerAnswer, ServerQuestion};
+use allstop_tools::{FormAnswer, PermissionAnswer, PermissionQuestion, Prompter, ServerQuestion};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::answer_result::{AnswerResult, agents_of};
 use crate::events::{EventHub, OpenQuestion, SessionEventKind};
 use crate::server_questions::ServerQuestions;
 use crate::source::SessionOptions;
-
-/// Result of answering a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "an answer may come too late"]
-pub enum AnswerResult {
-    /// The answer was accepted.
-    Taken,
-    /// Another answer came first, or a stop removed the question.
-    TooLate,
-    /// No question has ever had this id.
-    NotFound,
-}
 
 /// Open questions of one session.
 #[derive(Debug)]
@@ -104,15 +93,6 @@ impl Questions {
     }
 }
 
-/// Path of `agent` calls that leads to the sub-agent with the question. The session id of a sub-agent consists of its
-/// parent's id and the call.
-pub(crate) fn agents_of(session: &SessionId, asks: &SessionId) -> Vec<CallId> {
-    let below = asks.as_str().strip_prefix(session.as_str());
-    let path = below.and_then(|below| below.strip_prefix('/'));
-    let calls = path.into_iter().flat_map(|path| path.split('/'));
-    calls.map(CallId::new).collect()
-}
-
 /// Parses ids like `q_7`.
 fn number_of(id: &QuestionId) -> Option<u64> {
     id.as_str().strip_prefix("q_")?.parse().ok()
@@ -184,7 +164,7 @@ impl Prompter for Questions {
         })
     }
 
-    fn answer_server(&self, question: ServerQuestion) -> BoxFuture<'_, ServerAnswer> {
+    fn answer_server(&self, question: ServerQuestion) -> BoxFuture<'_, FormAnswer> {
         Box::pin(self.of_servers.ask(question))
     }
 

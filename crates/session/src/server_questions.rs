@@ -1,31 +1,20 @@
 //! Questions of tools' servers: events that a client with a form can answer, once.
 //!
 //! Only some clients can show a form. A question waits while such a client is connected. Without one, and when the last
-//! one leaves, the question counts as [`ServerAnswer::Unanswered`].
+//! one leaves, the question counts as [`FormAnswer::Unanswered`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use allstop_core::SessionId;
 use allstop_core::ids::QuestionId;
-use allstop_core::{CallId, SessionId};
-use allstop_tools::{ServerAnswer, ServerQuestion};
+use allstop_tools::{FormAnswer, ServerQuestion};
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
-use crate::events::{EventHub, SessionEventKind};
-use crate::questions::{AnswerResult, agents_of};
-
-/// A question of a server without an answer. The call waits for the answer.
-#[derive(Debug, Clone, PartialEq)]
-pub struct OpenServerQuestion {
-    /// Id of the question.
-    pub id: QuestionId,
-    /// Path of `agent` calls that leads to the sub-agent with the call; empty if the session's own agent has called.
-    pub agents: Vec<CallId>,
-    /// The question.
-    pub question: ServerQuestion,
-}
+use crate::answer_result::{AnswerResult, agents_of};
+use crate::events::{EventHub, OpenServerQuestion, SessionEventKind};
 
 /// A client that answers the questions of servers. Dropping this value withdraws the client.
 #[derive(Debug)]
@@ -46,7 +35,7 @@ pub(crate) struct ServerQuestions {
     /// Number of clients with forms.
     clients: watch::Sender<usize>,
     asked: AtomicU64,
-    open: Mutex<BTreeMap<u64, (OpenServerQuestion, oneshot::Sender<ServerAnswer>)>>,
+    open: Mutex<BTreeMap<u64, (OpenServerQuestion, oneshot::Sender<FormAnswer>)>>,
 }
 
 impl ServerQuestions {
@@ -70,7 +59,7 @@ impl ServerQuestions {
         open.values().map(|(open, _)| open.clone()).collect()
     }
 
-    pub(crate) fn answer(&self, id: &QuestionId, answer: ServerAnswer) -> AnswerResult {
+    pub(crate) fn answer(&self, id: &QuestionId, answer: FormAnswer) -> AnswerResult {
         let Some(number) = number_of(id) else {
             return AnswerResult::NotFound;
         };
@@ -87,10 +76,10 @@ impl ServerQuestions {
     }
 
     /// Asks a question. Dropping the future removes the question.
-    pub(crate) async fn ask(&self, question: ServerQuestion) -> ServerAnswer {
+    pub(crate) async fn ask(&self, question: ServerQuestion) -> FormAnswer {
         let mut clients = self.clients.subscribe();
         if *clients.borrow_and_update() == 0 {
-            return ServerAnswer::Unanswered;
+            return FormAnswer::Unanswered;
         }
         let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
         let id = QuestionId::from(format!("form_{number}"));
@@ -110,9 +99,9 @@ impl ServerQuestions {
             .send(|| SessionEventKind::ServerAsked(Box::new(open)));
         tokio::select! {
             biased;
-            answer = answered => answer.unwrap_or(ServerAnswer::Cancel),
+            answer = answered => answer.unwrap_or(FormAnswer::Cancel),
             // The wait cannot fail, because this value has a sender.
-            _ = clients.wait_for(|clients| *clients == 0) => ServerAnswer::Unanswered,
+            _ = clients.wait_for(|clients| *clients == 0) => FormAnswer::Unanswered,
         }
     }
 }

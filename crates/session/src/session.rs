@@ -10,22 +10,23 @@ use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Receipt, Session
 use allstop_log::session::stream_of;
 use allstop_log::{LoggedAnswer, SessionError, Version, committed_answer, read_session_end};
 use allstop_tools::{
-    BackgroundHost as _, BackgroundWork, NotPromotable, PermissionAnswer, ServerAnswer,
+    BackgroundHost as _, BackgroundWork, FormAnswer, NotPromotable, PermissionAnswer,
 };
 use tokio::sync::oneshot;
 
+use crate::answer_result::AnswerResult;
 use crate::command::{
     BackgroundDetachError, DetachResult, DetachTarget, OwnerCommand, ReleaseError, UndoError,
 };
 use crate::compaction::{CompactError, CompactionResult};
+use crate::events::OpenServerQuestion;
 use crate::events::{LiveEvents, OpenQuestion, SessionEventKind, Subscription};
 use crate::follow_up::FollowUp;
 use crate::inner::{LockedState, SessionInner};
 use crate::message::{MessageHandle, MessageOutcome, NewMessage, SendError};
 use crate::orphan_scan::OrphanedWork;
-use crate::questions::AnswerResult;
 use crate::queue::MessageRefused;
-use crate::server_questions::{FormClient, OpenServerQuestion};
+use crate::server_questions::FormClient;
 use crate::stop_handle::SessionStop;
 use crate::stop_plan::StopTarget;
 use crate::wait::WaitResult;
@@ -468,7 +469,7 @@ impl Session {
     }
 
     /// Answers the question of a tool's server. Only the first answer counts.
-    pub fn answer_server(&self, question: &QuestionId, answer: ServerAnswer) -> AnswerResult {
+    pub fn answer_server(&self, question: &QuestionId, answer: FormAnswer) -> AnswerResult {
         self.inner.questions.of_servers.answer(question, answer)
     }
 

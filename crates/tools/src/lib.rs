@@ -94,7 +94,7 @@ pub use permission::{
 pub use registry::{
     RegisteredTool, RegistryError, SchemaCheck, TOOL_NAME_LEN_MAX, ToolRegistry, is_valid_tool_name,
 };
-pub use server_question::{ServerAnswer, ServerQuestion, WantedInput};
+pub use server_question::{FormAnswer, ServerQuestion, WantedInput};
 #[cfg(feature = "shell")]
 pub use shell::{ShellConfig, ShellTool};
 pub use source::ToolSource;

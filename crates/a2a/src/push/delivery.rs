@@ -26,7 +26,7 @@ use super::retry::{AttemptResult, DeliveryStep, EventAttempts};
 use super::sender::WebhookEvent;
 use super::shared::{DeliveryEnd, PushShared};
 use crate::to_wire::{self, TaskDetail};
-use crate::v0_3;
+use crate::v0_3::event;
 use crate::version::ProtocolVersion;
 
 /// Starts the deliveries of a configuration. Starts nothing after a stop of the server; the next start of the server
@@ -197,7 +197,7 @@ impl ConfigDelivery {
             }
             event => event,
         };
-        Ok(Some(v0_3::event(event)))
+        Ok(Some(event::event(event)))
     }
 
     /// Delivers one event. Returns true if the next event may follow.

@@ -13,6 +13,7 @@ use futures::stream::{self, BoxStream};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::event::written;
 use super::{card, from_v0_3, to_v0_3};
 use crate::access::AccessControl;
 use crate::events::{NumberedEvent, until_revoked};
@@ -219,8 +220,4 @@ fn unknown(method: &str) -> A2AError {
 
 fn value(response: &impl Serialize) -> Result<Value, A2AError> {
     written(serde_json::to_value(response))
-}
-
-pub(super) fn written(value: serde_json::Result<Value>) -> Result<Value, A2AError> {
-    value.map_err(|error| A2AError::internal(error.to_string()))
 }

@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::types::{
-    File, Message, Metadata, Part, PushConfig, Role, SendConfiguration, SendParams, TaskParams,
-    TaskPushConfig,
+    File, Metadata, Part, SendConfiguration, TaskPushConfig, V03Message, V03PushConfig, V03Role,
+    V03SendParams, V03TaskParams,
 };
 
 /// Key in the metadata of a data part whose content is not an object. Version 0.3 permits only objects. The official
@@ -47,7 +47,7 @@ fn parse<T: DeserializeOwned>(params: Value) -> Result<T, A2AError> {
 }
 
 pub(super) fn send_message(params: Value) -> Result<SendMessageRequest, A2AError> {
-    let params: SendParams = parse(params)?;
+    let params: V03SendParams = parse(params)?;
     Ok(SendMessageRequest {
         message: message(params.message)?,
         configuration: params.configuration.map(configuration),
@@ -57,7 +57,7 @@ pub(super) fn send_message(params: Value) -> Result<SendMessageRequest, A2AError
 }
 
 pub(super) fn get_task(params: Value) -> Result<GetTaskRequest, A2AError> {
-    let params: TaskParams = parse(params)?;
+    let params: V03TaskParams = parse(params)?;
     Ok(GetTaskRequest {
         id: params.id,
         history_length: history_length(params.history_length),
@@ -66,7 +66,7 @@ pub(super) fn get_task(params: Value) -> Result<GetTaskRequest, A2AError> {
 }
 
 pub(super) fn cancel_task(params: Value) -> Result<CancelTaskRequest, A2AError> {
-    let params: TaskParams = parse(params)?;
+    let params: V03TaskParams = parse(params)?;
     Ok(CancelTaskRequest {
         id: params.id,
         metadata: params.metadata,
@@ -75,7 +75,7 @@ pub(super) fn cancel_task(params: Value) -> Result<CancelTaskRequest, A2AError> 
 }
 
 pub(super) fn subscribe(params: Value) -> Result<SubscribeToTaskRequest, A2AError> {
-    let params: TaskParams = parse(params)?;
+    let params: V03TaskParams = parse(params)?;
     Ok(SubscribeToTaskRequest {
         id: params.id,
         tenant: None,
@@ -92,7 +92,7 @@ pub(super) fn set_push_config(params: Value) -> Result<TaskPushNotificationConfi
 
 /// Returns the id of a task and, if the request has it, of a webhook configuration.
 pub(super) fn push_config_ids(params: Value) -> Result<(String, Option<String>), A2AError> {
-    let params: TaskParams = parse(params)?;
+    let params: V03TaskParams = parse(params)?;
     Ok((params.id, params.push_notification_config_id))
 }
 
@@ -110,8 +110,8 @@ pub(super) fn delete_push_config(
     })
 }
 
-fn message(message: Message) -> Result<a2a::Message, A2AError> {
-    if let Role::Agent = message.role {
+fn message(message: V03Message) -> Result<a2a::Message, A2AError> {
+    if let V03Role::Agent = message.role {
         let text = "invalid params: message.role must be `user`";
         return Err(A2AError::invalid_params(text));
     }
@@ -205,7 +205,7 @@ fn history_length(length: Option<u32>) -> Option<i32> {
 
 /// Converts a webhook configuration. Of several authentication schemes, the client prefers the first. In version 0.3, a
 /// configuration without an id replaces an earlier one without an id.
-fn push_config(config: PushConfig) -> TaskPushNotificationConfig {
+fn push_config(config: V03PushConfig) -> TaskPushNotificationConfig {
     let authentication = config.authentication.and_then(|authentication| {
         let scheme = authentication.schemes.into_iter().next();
         let credentials = authentication.credentials;

@@ -11,21 +11,12 @@
 //! - `tasks/pushNotificationConfig/get` without the id of a configuration returns the first one.
 //! - The data of a part is an object. Other data is wrapped, as in the official SDKs.
 
-mod card;
-mod comments;
+pub(crate) mod card;
+pub(crate) mod comments;
 mod dispatch;
+pub(crate) mod event;
 mod from_v0_3;
 mod to_v0_3;
 mod types;
 
-use a2a::{A2AError, StreamResponse};
-use serde_json::Value;
-
-pub(crate) use card::{interface, with_fields_of_v0_3};
-pub(crate) use comments::with_bare_comments;
 pub(crate) use dispatch::answer;
-
-/// Returns an event of a stream in the form of version 0.3.
-pub(crate) fn event(event: StreamResponse) -> Result<Value, A2AError> {
-    dispatch::written(to_v0_3::event(event))
-}

@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use super::from_v0_3::{WRAPPED_DATA, WRAPPED_VALUE};
 use super::types::{
-    Artifact, ArtifactUpdate, ArtifactUpdateKind, File, Message, MessageKind, Metadata, Part,
-    PushAuthentication, PushConfig, Role, StatusUpdate, StatusUpdateKind, Task, TaskKind,
-    TaskPushConfig, TaskStatus,
+    ArtifactUpdateKind, File, MessageKind, Metadata, Part, StatusUpdateKind, TaskKind,
+    TaskPushConfig, V03Artifact, V03ArtifactUpdate, V03Message, V03PushAuthentication,
+    V03PushConfig, V03Role, V03StatusUpdate, V03Task, V03TaskStatus,
 };
 
 /// Returns the result of a sent message: a task or a message.
@@ -28,7 +28,7 @@ pub(super) fn event(event: StreamResponse) -> serde_json::Result<Value> {
         StreamResponse::Message(message) => serde_json::to_value(self::message(message)),
         StreamResponse::StatusUpdate(update) => {
             let is_final = ends_stream(&update.status.state);
-            serde_json::to_value(StatusUpdate {
+            serde_json::to_value(V03StatusUpdate {
                 kind: StatusUpdateKind::Only,
                 task_id: update.task_id,
                 context_id: update.context_id,
@@ -37,7 +37,7 @@ pub(super) fn event(event: StreamResponse) -> serde_json::Result<Value> {
                 metadata: update.metadata,
             })
         }
-        StreamResponse::ArtifactUpdate(update) => serde_json::to_value(ArtifactUpdate {
+        StreamResponse::ArtifactUpdate(update) => serde_json::to_value(V03ArtifactUpdate {
             kind: ArtifactUpdateKind::Only,
             task_id: update.task_id,
             context_id: update.context_id,
@@ -72,10 +72,10 @@ fn ends_stream(state: &a2a::TaskState) -> bool {
     state.is_terminal() || *state == a2a::TaskState::InputRequired
 }
 
-pub(super) fn task(task: a2a::Task) -> Task {
+pub(super) fn task(task: a2a::Task) -> V03Task {
     let artifacts = task.artifacts;
     let history = task.history;
-    Task {
+    V03Task {
         kind: TaskKind::Only,
         id: task.id,
         context_id: task.context_id,
@@ -89,11 +89,11 @@ pub(super) fn task(task: a2a::Task) -> Task {
 pub(super) fn push_config(config: TaskPushNotificationConfig) -> TaskPushConfig {
     TaskPushConfig {
         task_id: config.task_id,
-        push_notification_config: PushConfig {
+        push_notification_config: V03PushConfig {
             url: config.url,
             id: config.id,
             token: config.token,
-            authentication: config.authentication.map(|known| PushAuthentication {
+            authentication: config.authentication.map(|known| V03PushAuthentication {
                 schemes: vec![known.scheme],
                 credentials: known.credentials,
             }),
@@ -101,22 +101,22 @@ pub(super) fn push_config(config: TaskPushNotificationConfig) -> TaskPushConfig 
     }
 }
 
-fn status(status: a2a::TaskStatus) -> TaskStatus {
+fn status(status: a2a::TaskStatus) -> V03TaskStatus {
     let timestamp = status.timestamp;
-    TaskStatus {
+    V03TaskStatus {
         state: state(&status.state),
         message: status.message.map(message),
         timestamp: timestamp.map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true)),
     }
 }
 
-fn message(message: a2a::Message) -> Message {
-    Message {
+fn message(message: a2a::Message) -> V03Message {
+    V03Message {
         kind: MessageKind::Only,
         message_id: message.message_id,
         role: match message.role {
-            a2a::Role::User => Role::User,
-            a2a::Role::Agent | a2a::Role::Unspecified => Role::Agent,
+            a2a::Role::User => V03Role::User,
+            a2a::Role::Agent | a2a::Role::Unspecified => V03Role::Agent,
         },
         parts: message.parts.into_iter().map(part).collect(),
         context_id: message.context_id,
@@ -127,8 +127,8 @@ fn message(message: a2a::Message) -> Message {
     }
 }
 
-fn artifact(artifact: a2a::Artifact) -> Artifact {
-    Artifact {
+fn artifact(artifact: a2a::Artifact) -> V03Artifact {
+    V03Artifact {
         artifact_id: artifact.artifact_id,
         parts: artifact.parts.into_iter().map(part).collect(),
         name: artifact.name,

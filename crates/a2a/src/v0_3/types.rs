@@ -24,14 +24,13 @@ kind!(TaskKind, "task");
 kind!(StatusUpdateKind, "status-update");
 kind!(ArtifactUpdateKind, "artifact-update");
 
-#[expect(clippy::struct_field_names, reason = "the names of the protocol")]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Message {
+pub(super) struct V03Message {
     #[serde(default)]
     pub(super) kind: MessageKind,
     pub(super) message_id: String,
-    pub(super) role: Role,
+    pub(super) role: V03Role,
     pub(super) parts: Vec<Part>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) context_id: Option<String>,
@@ -47,7 +46,7 @@ pub(super) struct Message {
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Role {
+pub(super) enum V03Role {
     User,
     Agent,
 }
@@ -88,33 +87,32 @@ pub(super) struct File {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Task {
+pub(super) struct V03Task {
     pub(super) kind: TaskKind,
     pub(super) id: String,
     pub(super) context_id: String,
-    pub(super) status: TaskStatus,
+    pub(super) status: V03TaskStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) artifacts: Option<Vec<Artifact>>,
+    pub(super) artifacts: Option<Vec<V03Artifact>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) history: Option<Vec<Message>>,
+    pub(super) history: Option<Vec<V03Message>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) metadata: Option<Metadata>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct TaskStatus {
+pub(super) struct V03TaskStatus {
     pub(super) state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) message: Option<Message>,
+    pub(super) message: Option<V03Message>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) timestamp: Option<String>,
 }
 
-#[expect(clippy::struct_field_names, reason = "the names of the protocol")]
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Artifact {
+pub(super) struct V03Artifact {
     pub(super) artifact_id: String,
     pub(super) parts: Vec<Part>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,11 +127,11 @@ pub(super) struct Artifact {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct StatusUpdate {
+pub(super) struct V03StatusUpdate {
     pub(super) kind: StatusUpdateKind,
     pub(super) task_id: String,
     pub(super) context_id: String,
-    pub(super) status: TaskStatus,
+    pub(super) status: V03TaskStatus,
     /// True for the last event of a stream.
     #[serde(rename = "final")]
     pub(super) is_final: bool,
@@ -143,11 +141,11 @@ pub(super) struct StatusUpdate {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ArtifactUpdate {
+pub(super) struct V03ArtifactUpdate {
     pub(super) kind: ArtifactUpdateKind,
     pub(super) task_id: String,
     pub(super) context_id: String,
-    pub(super) artifact: Artifact,
+    pub(super) artifact: V03Artifact,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) append: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -157,8 +155,8 @@ pub(super) struct ArtifactUpdate {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct SendParams {
-    pub(super) message: Message,
+pub(super) struct V03SendParams {
+    pub(super) message: V03Message,
     pub(super) configuration: Option<SendConfiguration>,
     pub(super) metadata: Option<Metadata>,
 }
@@ -169,22 +167,22 @@ pub(super) struct SendConfiguration {
     pub(super) accepted_output_modes: Option<Vec<String>>,
     pub(super) blocking: Option<bool>,
     pub(super) history_length: Option<u32>,
-    pub(super) push_notification_config: Option<PushConfig>,
+    pub(super) push_notification_config: Option<V03PushConfig>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct PushConfig {
+pub(super) struct V03PushConfig {
     pub(super) url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) token: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) authentication: Option<PushAuthentication>,
+    pub(super) authentication: Option<V03PushAuthentication>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct PushAuthentication {
+pub(super) struct V03PushAuthentication {
     pub(super) schemes: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) credentials: Option<String>,
@@ -194,13 +192,13 @@ pub(super) struct PushAuthentication {
 #[serde(rename_all = "camelCase")]
 pub(super) struct TaskPushConfig {
     pub(super) task_id: String,
-    pub(super) push_notification_config: PushConfig,
+    pub(super) push_notification_config: V03PushConfig,
 }
 
 /// Parameters of the operations on one task, and on one webhook of a task.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct TaskParams {
+pub(super) struct V03TaskParams {
     /// Id of the task.
     pub(super) id: String,
     pub(super) history_length: Option<u32>,

@@ -8,10 +8,10 @@ use allstop_session::FollowUp;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use super::StoreArgs;
 use super::model::ModelArgs;
 use super::permission::PermissionArgs;
-use super::sessions::SessionChoiceArgs;
+use super::session_choice::SessionChoiceArgs;
+use super::store::StoreArgs;
 use super::traces::TraceArgs;
 use super::values::{at_least_one, stop_policies};
 

@@ -20,6 +20,7 @@ mod remote;
 mod run;
 mod serve;
 mod serve_access;
+mod session_choice;
 mod sessions;
 mod store;
 mod tasks;
@@ -55,7 +56,7 @@ pub(crate) use remote::{PsArgs, ReceiptArgs, StopArgs, WatchArgs};
 pub(crate) use run::{BackgroundArgs, RunArgs};
 pub(crate) use serve::{EndpointArgs, ServeArgs};
 pub(crate) use sessions::{PruneLimits, SessionsAction, SessionsArgs, SessionsCommand};
-pub(crate) use store::{StoreAction, StoreCommandArgs};
+pub(crate) use store::{StoreAction, StoreArgs, StoreCommandArgs};
 pub(crate) use tasks::{SERVER_DEFAULT, TasksArgs, TasksCommand};
 pub(crate) use traces::TraceArgs;
 pub(crate) use variables::run_variables;
@@ -142,18 +143,6 @@ pub(crate) enum CliCommand {
     Man(ManArgs),
     /// Print a shell completion script
     Completions(CompletionsArgs),
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct StoreArgs {
-    #[cfg_attr(
-        feature = "nats",
-        doc = "Session database file; for `serve`, `worker` and `workers` also NATS servers (`nats://HOST:PORT,…`)"
-    )]
-    #[cfg_attr(not(feature = "nats"), doc = "Session database file")]
-    /// [default: ~/.local/share/allstop/store.db]
-    #[arg(long, value_name = "PATH", env = "ALLSTOP_STORE", global = true)]
-    pub(crate) store: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -7,11 +7,11 @@ use allstop_core::HumanDuration;
 use allstop_core::turn::StopPolicy;
 use clap::Args;
 
-use super::StoreArgs;
 use super::model::ModelArgs;
 use super::permission::PermissionArgs;
 use super::prompt::PromptArgs;
-use super::sessions::SessionChoiceArgs;
+use super::session_choice::SessionChoiceArgs;
+use super::store::StoreArgs;
 use super::traces::TraceArgs;
 use super::values::{at_least_one, deadline, stop_policies};
 

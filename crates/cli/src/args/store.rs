@@ -4,13 +4,23 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::StoreArgs;
-
 pub(super) const STORE_HELP: &str = "Examples:\n  \
     allstop store check                       # read everything, name each problem\n  \
     allstop store backup ~/store-copy.db      # a complete copy, while others use the store\n  \
     allstop store repair                      # after damage: keeps the damaged files\n  \
     allstop store export sessions.jsonl       # all sessions and tasks as JSON lines";
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StoreArgs {
+    #[cfg_attr(
+        feature = "nats",
+        doc = "Session database file; for `serve`, `worker` and `workers` also NATS servers (`nats://HOST:PORT,…`)"
+    )]
+    #[cfg_attr(not(feature = "nats"), doc = "Session database file")]
+    /// [default: ~/.local/share/allstop/store.db]
+    #[arg(long, value_name = "PATH", env = "ALLSTOP_STORE", global = true)]
+    pub(crate) store: Option<PathBuf>,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct StoreCommandArgs {

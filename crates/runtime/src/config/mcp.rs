@@ -54,6 +54,7 @@ pub struct McpServerSection {
 /// Login at an MCP server. The defaults are right for servers at which a client can register itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct McpLoginSection {
     /// Id of a client that is registered at the authorization server, or the HTTPS address of the client's description.
     /// Without it, the client registers itself.

@@ -63,11 +63,10 @@ pub fn mcp_login_options(
     } else {
         scopes
     };
-    Ok(LoginOptions {
-        client,
-        scopes: scopes.to_vec(),
-        port: section.port.unwrap_or_default(),
-    })
+    Ok(LoginOptions::default()
+        .client(client)
+        .scopes(scopes.to_vec())
+        .port(section.port.unwrap_or_default()))
 }
 
 /// Starts the servers. Waits for each server at most for its own time limit.

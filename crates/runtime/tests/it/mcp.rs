@@ -153,11 +153,12 @@ async fn hanging_server_delays_the_start_by_its_limit_only() {
 #[test]
 fn login_of_a_registered_client_needs_its_id_and_its_secret() {
     let keys: KeyLookup = Arc::new(|name| (name == "SECRET").then(|| "s".to_owned()));
-    let section = |id: Option<&str>, secret: Option<&str>| McpLoginSection {
-        client_id: id.map(str::to_owned),
-        client_secret_env: secret.map(str::to_owned),
-        scopes: vec!["read".to_owned()],
-        port: None,
+    let section = |id: Option<&str>, secret: Option<&str>| {
+        let mut section = McpLoginSection::default();
+        section.client_id = id.map(str::to_owned);
+        section.client_secret_env = secret.map(str::to_owned);
+        section.scopes = vec!["read".to_owned()];
+        section
     };
     let of = |section: &McpLoginSection| mcp_login_options(section, &[], &keys);
     let options = of(&section(Some("c"), Some("SECRET"))).unwrap();

@@ -7,11 +7,10 @@ use allstop_core::ids::{BackgroundId, QuestionId};
 use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
 use allstop_core::{CallId, MessageId, TurnNumber};
 use allstop_log::Version;
-use allstop_tools::{BackgroundWork, PermissionAnswer, PermissionQuestion};
+use allstop_tools::{BackgroundWork, PermissionAnswer, PermissionQuestion, ServerQuestion};
 use serde::{Deserialize, Serialize};
 
 use crate::orphan_scan::OrphanedWork;
-use crate::server_questions::OpenServerQuestion;
 
 /// One event of a session.
 #[derive(Debug, Clone)]
@@ -139,4 +138,15 @@ pub struct OpenQuestion {
     pub agents: Vec<CallId>,
     /// The question.
     pub question: PermissionQuestion,
+}
+
+/// A question of a server without an answer. The call waits for the answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenServerQuestion {
+    /// Id of the question.
+    pub id: QuestionId,
+    /// Path of `agent` calls that leads to the sub-agent with the call; empty if the session's own agent has called.
+    pub agents: Vec<CallId>,
+    /// The question.
+    pub question: ServerQuestion,
 }

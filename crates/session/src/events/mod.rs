@@ -9,7 +9,7 @@ mod hub;
 mod live;
 mod subscription;
 
-pub use event::{BackgroundItem, OpenQuestion, SessionEvent, SessionEventKind};
+pub use event::{BackgroundItem, OpenQuestion, OpenServerQuestion, SessionEvent, SessionEventKind};
 pub(crate) use hub::EventHub;
 pub use live::LiveEvents;
 pub use subscription::Subscription;

@@ -12,7 +12,7 @@ use allstop_session::{
 };
 use allstop_testkit::ToolFn;
 
-use allstop_tools::{PermissionPolicy, ServerAnswer, ServerQuestion, ToolInvocation, WantedInput};
+use allstop_tools::{FormAnswer, PermissionPolicy, ServerQuestion, ToolInvocation, WantedInput};
 use futures::future::BoxFuture;
 use serde_json::{Map, json};
 
@@ -80,7 +80,7 @@ async fn first_answer_of_a_client_with_a_form_counts() {
     let sent = session.send("go").unwrap();
     let asked = question(&mut events).await;
     assert_eq!(session.server_questions(), std::slice::from_ref(&asked));
-    let answer = ServerAnswer::Accept(Map::new());
+    let answer = FormAnswer::Accept(Map::new());
     assert_eq!(
         session.answer_server(&"form_9".into(), answer.clone()),
         AnswerResult::NotFound
@@ -90,7 +90,7 @@ async fn first_answer_of_a_client_with_a_form_counts() {
         AnswerResult::Taken
     );
     assert_eq!(
-        session.answer_server(&asked.id, ServerAnswer::Decline),
+        session.answer_server(&asked.id, FormAnswer::Decline),
         AnswerResult::TooLate
     );
     assert_eq!(&*sent.outcome().await.output, "done");
@@ -117,7 +117,7 @@ async fn stop_removes_the_question() {
     assert_eq!(sent.outcome().await.stop_reason, StopReason::Cancelled);
     assert!(session.server_questions().is_empty());
     assert_eq!(
-        session.answer_server(&asked.id, ServerAnswer::Decline),
+        session.answer_server(&asked.id, FormAnswer::Decline),
         AnswerResult::TooLate
     );
     fixture.close().await;

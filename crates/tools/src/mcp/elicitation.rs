@@ -13,7 +13,7 @@ use tokio::time::interval;
 
 use crate::permission::Denial;
 use crate::server_question::{
-    FORM_FIELDS_MAX, FormField, ServerAnswer, ServerQuestion, WantedInput, shortened,
+    FORM_FIELDS_MAX, FormAnswer, FormField, ServerQuestion, WantedInput, shortened,
 };
 use crate::tool::ToolInvocation;
 
@@ -69,7 +69,7 @@ pub(super) async fn ask(
         never = heartbeats(invocation) => match never {},
     };
     match answer {
-        ServerAnswer::Accept(values) => match wanted.completed(values) {
+        FormAnswer::Accept(values) => match wanted.completed(values) {
             Ok(values) => {
                 let accepted = ElicitResult::new(ElicitationAction::Accept);
                 match wanted {
@@ -79,9 +79,9 @@ pub(super) async fn ask(
             }
             Err(why) => refused(server, &why, invocation),
         },
-        ServerAnswer::Decline => ElicitResult::new(ElicitationAction::Decline),
-        ServerAnswer::Cancel => ElicitResult::new(ElicitationAction::Cancel),
-        ServerAnswer::Unanswered => refused(server, NO_PERSON, invocation),
+        FormAnswer::Decline => ElicitResult::new(ElicitationAction::Decline),
+        FormAnswer::Cancel => ElicitResult::new(ElicitationAction::Cancel),
+        FormAnswer::Unanswered => refused(server, NO_PERSON, invocation),
     }
 }
 

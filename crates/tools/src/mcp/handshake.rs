@@ -82,15 +82,9 @@ pub(super) async fn over_http(
     serve(transport, FirstRequest::Discover, calls).await
 }
 
-/// Chooses the TLS provider, unless the program has chosen another one.
-pub(super) fn choose_tls_provider() {
-    // Fails if there is a provider. That provider is kept.
-    let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
-}
-
 fn client(url: &str) -> Result<reqwest::Client, String> {
     let url = reqwest::Url::parse(url).map_err(|error| format!("invalid URL: {error}"))?;
-    choose_tls_provider();
+    super::tls_provider::choose_tls_provider();
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("allstop/", env!("CARGO_PKG_VERSION")))
         // Redirects are not followed: a redirected call is a different call, and the headers are meant only for this

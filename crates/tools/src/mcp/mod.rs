@@ -57,6 +57,7 @@ mod state;
 mod status_events;
 mod subscription;
 mod supervise;
+mod tls_provider;
 mod tool;
 mod url_query;
 

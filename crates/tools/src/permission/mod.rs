@@ -12,6 +12,7 @@
 
 mod command;
 mod denial;
+mod grant;
 mod mode;
 mod policy;
 mod prompter;

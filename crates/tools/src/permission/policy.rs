@@ -7,11 +7,11 @@ use allstop_core::Effect;
 use serde_json::Value;
 
 use super::command::{ParsedCommand, PrefixMatch};
+use super::grant::SessionGrant;
 use super::mode::PermissionMode;
 use super::prompter::{Doubt, PermissionQuestion};
 use super::question_text::{compact_arguments, escaped_line};
 use super::rule::{PermissionRule, RuleError};
-use super::session::SessionGrant;
 use crate::names;
 use crate::tool::{ToolInvocation, ToolSpec};
 

@@ -7,11 +7,11 @@ use allstop_core::{CallId, SessionId};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
+use super::grant::SessionGrant;
 use super::question_text::argument_lines;
 use super::rule::PermissionRule;
-use super::session::SessionGrant;
 use crate::effect::EffectPreview;
-use crate::server_question::{ServerAnswer, ServerQuestion};
+use crate::server_question::{FormAnswer, ServerQuestion};
 
 /// Reason why only a person can allow a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,9 +154,9 @@ pub trait Prompter: Send + Sync + fmt::Debug {
     ///
     /// # Cancel safety
     /// A stop drops the future; the prompter must then remove the question from all displays.
-    fn answer_server(&self, question: ServerQuestion) -> BoxFuture<'_, ServerAnswer> {
+    fn answer_server(&self, question: ServerQuestion) -> BoxFuture<'_, FormAnswer> {
         drop(question);
-        Box::pin(std::future::ready(ServerAnswer::Unanswered))
+        Box::pin(std::future::ready(FormAnswer::Unanswered))
     }
 
     /// True if a person may see the next question. If false, no [`preview`](PermissionQuestion::preview) is computed.

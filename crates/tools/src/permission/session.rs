@@ -6,23 +6,11 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::grant::SessionGrant;
 use super::mode::ModeSwitch;
 use super::policy::{PermissionDecision, PermissionPolicy};
 use super::prompter::PermissionQuestion;
 use crate::tool::{ToolInvocation, ToolSpec};
-
-/// A permission that a person granted until the session ends.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum SessionGrant {
-    /// Every call of a tool.
-    Tool(Arc<str>),
-    /// One shell command, word for word. The same command in the background needs a separate grant, because the turn
-    /// does not wait for the end of such a command.
-    Command {
-        command: Arc<str>,
-        in_background: bool,
-    },
-}
 
 /// The permissions of one session. Sessions do not share permissions: a grant in one session does not apply to other
 /// sessions.

@@ -44,7 +44,7 @@ pub enum WantedInput {
 
 /// Answer to the question of a server.
 #[derive(Debug, Clone, PartialEq)]
-pub enum ServerAnswer {
+pub enum FormAnswer {
     /// Consent, with the values of the form.
     Accept(Map<String, Value>),
     /// The person refuses.

@@ -15,7 +15,7 @@ use allstop_tools::mcp::{
     LoginClient, LoginOptions, McpLogin, McpOptions, McpServer, McpServerConfig, McpServers,
     McpState, McpTransport,
 };
-use allstop_tools::server_question::{FieldKind, ServerAnswer, ServerQuestion, WantedInput};
+use allstop_tools::server_question::{FieldKind, FormAnswer, ServerQuestion, WantedInput};
 use allstop_tools::{
     CallLink, CallObserver, CallProgress, OutputFolder, PermissionAnswer, PermissionQuestion,
     Prompter, Tool, ToolInvocation, ToolSource as _,
@@ -41,7 +41,7 @@ impl Prompter for Person {
         Box::pin(std::future::ready(PermissionAnswer::Unanswered))
     }
 
-    fn answer_server(&self, question: ServerQuestion) -> BoxFuture<'_, ServerAnswer> {
+    fn answer_server(&self, question: ServerQuestion) -> BoxFuture<'_, FormAnswer> {
         let mut values = Map::new();
         if let WantedInput::Form(fields) = &question.wanted {
             let open = fields.iter().filter(|field| field.default.is_none());
@@ -49,7 +49,7 @@ impl Prompter for Person {
                 values.insert(field.name.clone(), true.into());
             }
         }
-        Box::pin(std::future::ready(ServerAnswer::Accept(values)))
+        Box::pin(std::future::ready(FormAnswer::Accept(values)))
     }
 }
 
@@ -138,10 +138,7 @@ async fn log_in(server: &McpServer, scenario: &str, context: &Value) -> Result<(
         },
         (_, None) => LoginClient::Dynamic,
     };
-    let options = LoginOptions {
-        client,
-        ..LoginOptions::default()
-    };
+    let options = LoginOptions::default().client(client);
     let login = McpLogin::begin(server, options).await;
     let login = login.map_err(|error| error.to_string())?;
     let address = login.address().to_owned();

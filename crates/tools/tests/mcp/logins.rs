@@ -253,10 +253,7 @@ async fn registered_client_logs_in_with_its_secret() {
         secret: Some("s3cret".to_owned()),
     };
     assert_eq!(format!("{client:?}"), "Registered(\"mine\")");
-    let options = LoginOptions {
-        client,
-        ..LoginOptions::default()
-    };
+    let options = LoginOptions::default().client(client);
     log_in(&place, options).await.unwrap();
     let form = theirs.0.lock().unwrap().forms[0].clone();
     assert_eq!(
@@ -276,10 +273,7 @@ async fn call_without_the_right_names_the_login_that_asks_for_it() {
     let error = place.call("t__echo", json!({})).await.unwrap_err();
     let remedy = "it needs more rights; run `allstop mcp login t --scope files:write`";
     assert!(error.contains(remedy), "{error}");
-    let options = LoginOptions {
-        scopes: vec!["files:write".to_owned()],
-        ..LoginOptions::default()
-    };
+    let options = LoginOptions::default().scopes(vec!["files:write".to_owned()]);
     log_in(&place, options).await.unwrap();
     wait_until("it is there again", || {
         matches!(place.state(), McpState::Ready)

@@ -6,8 +6,8 @@ use allstop_core::CallId;
 use allstop_core::receipt::ItemKind;
 use allstop_scope::{RootOptions, Scope, WorkSpec};
 use allstop_tools::{
-    CallLink, CallObserver, CallProgress, PermissionAnswer, PermissionQuestion, Prompter,
-    ServerAnswer, ServerQuestion,
+    CallLink, CallObserver, CallProgress, FormAnswer, PermissionAnswer, PermissionQuestion,
+    Prompter, ServerQuestion,
 };
 use axum::Router;
 use axum::body::Body;
@@ -153,12 +153,12 @@ async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) ->
 /// A person with this answer, or without one.
 #[derive(Debug)]
 struct Person {
-    answer: Option<ServerAnswer>,
+    answer: Option<FormAnswer>,
     asked: Notify,
 }
 
 impl Person {
-    fn with(answer: Option<ServerAnswer>) -> Arc<Self> {
+    fn with(answer: Option<FormAnswer>) -> Arc<Self> {
         Arc::new(Self {
             answer,
             asked: Notify::new(),
@@ -171,7 +171,7 @@ impl Prompter for Person {
         Box::pin(std::future::ready(PermissionAnswer::Unanswered))
     }
 
-    fn answer_server(&self, question: ServerQuestion) -> BoxFuture<'_, ServerAnswer> {
+    fn answer_server(&self, question: ServerQuestion) -> BoxFuture<'_, FormAnswer> {
         assert_eq!(&*question.message, "Your name?");
         assert_eq!(&*question.server, "t");
         self.asked.notify_one();
@@ -249,13 +249,13 @@ async fn person_answers_a_question_and_the_call_is_repeated_with_it() {
     let values = json!({"name": "Ada"}).as_object().unwrap().clone();
     for (answer, expected) in [
         (
-            ServerAnswer::Accept(values),
+            FormAnswer::Accept(values),
             json!({"action": "accept", "content": {"name": "Ada"}}),
         ),
-        (ServerAnswer::Decline, json!({"action": "decline"})),
-        (ServerAnswer::Unanswered, json!({"action": "decline"})),
+        (FormAnswer::Decline, json!({"action": "decline"})),
+        (FormAnswer::Unanswered, json!({"action": "decline"})),
     ] {
-        let is_listed = answer == ServerAnswer::Unanswered;
+        let is_listed = answer == FormAnswer::Unanswered;
         let link = link(&Person::with(Some(answer)));
         let call = place.start_with("t__ask", json!({}), link.clone());
         let answered: Value = serde_json::from_str(&call.answer().await.unwrap()).unwrap();
@@ -317,7 +317,7 @@ async fn stop_of_a_task_is_verified_by_its_status() {
 async fn question_of_an_earlier_server_reaches_the_person() {
     let place = Place::new("").await;
     let values = json!({"name": "Ada"}).as_object().unwrap().clone();
-    let person = Person::with(Some(ServerAnswer::Accept(values)));
+    let person = Person::with(Some(FormAnswer::Accept(values)));
     let call = place.start_with("t__mutter", json!({"ask": true}), link(&person));
     let answered: Value = serde_json::from_str(&call.answer().await.unwrap()).unwrap();
     assert_eq!(answered["content"], json!({"name": "Ada"}));

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use allstop_core::ids::QuestionId;
 use allstop_session::{FormClient, OpenServerQuestion, Session};
 use allstop_terminal::escape_question;
-use allstop_tools::server_question::{FormField, ServerAnswer, WantedInput};
+use allstop_tools::server_question::{FormAnswer, FormField, WantedInput};
 use serde_json::{Map, Value};
 
 use crate::chat::said::Said;
@@ -68,7 +68,7 @@ impl ServerForms {
                 return Ok(describe_field(next));
             }
         }
-        Ok(self.finish(ServerAnswer::Accept(self.values.clone()), session))
+        Ok(self.finish(FormAnswer::Accept(self.values.clone()), session))
     }
 
     /// Handles `/refuse`, and returns the text to show.
@@ -76,12 +76,12 @@ impl ServerForms {
         if self.open.is_empty() {
             return Err(NO_QUESTION.to_owned());
         }
-        Ok(self.finish(ServerAnswer::Decline, session))
+        Ok(self.finish(FormAnswer::Decline, session))
     }
 
-    fn finish(&self, answer: ServerAnswer, session: &Session) -> String {
+    fn finish(&self, answer: FormAnswer, session: &Session) -> String {
         let said = match answer {
-            ServerAnswer::Accept(_) => "answered",
+            FormAnswer::Accept(_) => "answered",
             _ => "refused",
         };
         let Some(open) = self.open.front() else {

@@ -101,7 +101,7 @@ async fn request_renewal(
     mut stored: StoredLogin,
     lock: &TokenLock,
 ) -> Result<StoredLogin, RenewalFailed> {
-    super::super::handshake::choose_tls_provider();
+    super::super::tls_provider::choose_tls_provider();
     let mut manager = AuthorizationManager::new(&*login.url).await?;
     let found = manager.resolve_metadata().await?;
     // Tokens of one authorization server are never sent to another one.

@@ -26,7 +26,7 @@ pub use error::McpLoginError;
 pub use session::{LoginClient, LoginOptions, McpLogin};
 
 pub(super) use access::AccessTokens;
-pub(super) use token_file::TokenFile;
+pub(super) use token_file::LoginTokenFile;
 
 /// Interval at which a refused server looks for a new login. People do not notice the delay, and the look costs little.
 const LOGIN_POLL: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ const LOGIN_POLL: Duration = Duration::from_secs(1);
 pub(super) struct ServerLogin {
     pub(super) server: Arc<str>,
     pub(super) url: Arc<str>,
-    pub(super) file: TokenFile,
+    pub(super) file: LoginTokenFile,
     /// The last refusal of the server, which names the authorization server and the rights.
     challenge: Mutex<Option<Arc<str>>>,
 }
@@ -46,7 +46,7 @@ impl ServerLogin {
         Self {
             server: Arc::clone(server),
             url: Arc::clone(url),
-            file: TokenFile::new(folder, server),
+            file: LoginTokenFile::new(folder, server),
             challenge: Mutex::default(),
         }
     }
@@ -80,7 +80,7 @@ pub async fn forget_login(folder: &Path, server: &str) -> Result<bool, McpLoginE
     if !is_server_name(server) {
         return Err(McpLoginError::NotPossible("no server has such a name"));
     }
-    let file = TokenFile::new(folder, server);
+    let file = LoginTokenFile::new(folder, server);
     if file.version().is_none() {
         return Ok(false);
     }

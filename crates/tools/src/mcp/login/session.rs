@@ -50,6 +50,7 @@ impl std::fmt::Debug for LoginClient {
 
 /// Options of a login.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct LoginOptions {
     /// The client.
     pub client: LoginClient,
@@ -57,6 +58,29 @@ pub struct LoginOptions {
     pub scopes: Vec<String>,
     /// Port of this machine to which the browser returns; 0 means any free port.
     pub port: u16,
+}
+
+impl LoginOptions {
+    /// Sets the client.
+    #[must_use]
+    pub fn client(mut self, client: LoginClient) -> Self {
+        self.client = client;
+        self
+    }
+
+    /// Sets the rights to request.
+    #[must_use]
+    pub fn scopes(mut self, scopes: Vec<String>) -> Self {
+        self.scopes = scopes;
+        self
+    }
+
+    /// Sets the port of this machine to which the browser returns.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = port;
+        self
+    }
 }
 
 /// A login that waits for the person.
@@ -97,7 +121,7 @@ impl<'a> McpLogin<'a> {
     async fn prepare(login: &'a ServerLogin, options: LoginOptions) -> Result<Self, McpLoginError> {
         let loopback = Loopback::listen(options.port).await?;
         let failed = |error| McpLoginError::failed(&error);
-        super::super::handshake::choose_tls_provider();
+        super::super::tls_provider::choose_tls_provider();
         let mut manager = AuthorizationManager::new(&*login.url)
             .await
             .map_err(failed)?;

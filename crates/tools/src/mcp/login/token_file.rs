@@ -35,7 +35,7 @@ const RENEW_BEFORE_S: u64 = 30;
 
 /// The file of one server.
 #[derive(Debug, Clone)]
-pub(in crate::mcp) struct TokenFile {
+pub(in crate::mcp) struct LoginTokenFile {
     path: PathBuf,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct TokenLock {
     _file: File,
 }
 
-impl TokenFile {
+impl LoginTokenFile {
     pub(super) fn new(folder: &Path, server: &str) -> Self {
         Self {
             path: folder.join(format!("{server}.json")),
@@ -254,7 +254,7 @@ mod tests {
     #[tokio::test]
     async fn only_a_private_file_of_the_same_url_is_used() {
         let place = tempfile::tempdir().unwrap();
-        let file = TokenFile::new(&place.path().join("logins"), "t");
+        let file = LoginTokenFile::new(&place.path().join("logins"), "t");
         assert!(file.read("http://a").unwrap().is_none());
         let lock = file.lock().await.unwrap();
         file.write(&login("http://a"), &lock).unwrap();
@@ -285,7 +285,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn wait_for_the_lock_is_bounded() {
         let place = tempfile::tempdir().unwrap();
-        let file = TokenFile::new(place.path(), "t");
+        let file = LoginTokenFile::new(place.path(), "t");
         let held = file.lock().await.unwrap();
         assert!(matches!(file.lock().await, Err(McpLoginError::File { .. })));
         drop(held);
