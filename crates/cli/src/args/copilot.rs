@@ -57,15 +57,15 @@ pub(crate) struct CopilotArgs {
     pub(crate) sdk: SdkArgs,
 }
 
-/// Flags that the SDKs pass. They have no effect on this server.
+/// Flags that the SDKs pass. Only `--headless` has an effect on this server.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Passed by the SDKs, without effect")]
+#[command(next_help_heading = "Passed by the SDKs")]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "one for each flag of the SDKs, none of which is read"
+    reason = "one for each flag of the SDKs"
 )]
 pub(crate) struct SdkArgs {
-    /// No terminal
+    /// No terminal; a server on a port ends with the program that has started it
     #[arg(long)]
     pub(crate) headless: bool,
     /// No update

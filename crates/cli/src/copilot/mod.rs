@@ -3,6 +3,7 @@
 
 mod endpoint;
 
+use std::os::unix::process::parent_id;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,20 +44,24 @@ struct RunningCopilot {
     /// The error of `serving`, if this work has ended with an error.
     malformed: Option<FrameError>,
     address: Option<String>,
-    /// True if an SDK has started the server for its program. Such a server on a port ends after its program was killed;
-    /// on standard input, the end of the input has this effect.
-    ends_with_parent: bool,
+    /// Id of the program that has started the server on a port with an SDK. The server ends after this program, even if
+    /// the program was killed. On standard input, the end of the input has this effect.
+    program: Option<u32>,
 }
 
-/// Time between two checks of the parent process.
-const PARENT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two checks of the program. The system sends no event when a parent process ends.
+const PROGRAM_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Completes when the process that started this process has ended.
-async fn parent_ended() {
-    let parent = std::os::unix::process::parent_id();
-    let mut checks = tokio::time::interval(PARENT_CHECK_INTERVAL);
-    // If the parent has ended before the first check, another process has adopted this process already, such as process 1.
-    while std::os::unix::process::parent_id() == parent && parent != 1 {
+/// Completes when the program has ended: then another process has adopted this process.
+///
+/// # Cancel safety
+/// Cancel safe.
+async fn ended(program: Option<u32>) {
+    let Some(program) = program else {
+        return std::future::pending().await;
+    };
+    let mut checks = tokio::time::interval(PROGRAM_CHECK_INTERVAL);
+    while parent_id() == program {
         checks.tick().await;
     }
 }
@@ -64,8 +69,11 @@ async fn parent_ended() {
 /// Serves until the client disconnects or requests a shutdown, or until a signal arrives.
 pub(crate) async fn copilot(args: CopilotArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let access = access(&args)?;
+    // The id is read before the long start, in which the program may end.
+    let program = (args.sdk.headless && !args.stdio).then(parent_id);
     let opened = async |sessions: &OwnedSessions, supervisor: &mut Supervisor| {
-        open(args, access, sessions, host, supervisor).await
+        let opened = open(args, access, sessions, host, supervisor).await?;
+        Ok(RunningCopilot { program, ..opened })
     };
     run_server("copilot", host, opened).await
 }
@@ -92,7 +100,7 @@ impl HostedServer for RunningCopilot {
             () = self.server.shutdown_requested() => {
                 Cause::new(CauseKind::Shutdown).detail("the client asked for it")
             }
-            () = parent_ended(), if self.ends_with_parent => {
+            () = ended(self.program) => {
                 Cause::new(CauseKind::Disconnect).detail("the program that started the server has ended")
             }
             gone = &mut self.serving => {
@@ -164,7 +172,6 @@ async fn open(
         .unattended_max(args.unattended.0)
         .default_answer(unasked(&args))
         .sockets(host.sockets.clone());
-    let ends_with_parent = args.sdk.headless && !args.stdio;
     let system_options = start::read(given.scopes.clone(), supervisor, move |_cx| {
         Ok(read(&args, given)?)
     })
@@ -188,11 +195,7 @@ async fn open(
     );
     let opening = start::begin(&root, "start of the server", opening);
     let opened = stage.wait(opening, start::late_store).await?;
-    let opened = opened.ok_or_stopped()??;
-    Ok(RunningCopilot {
-        ends_with_parent,
-        ..opened
-    })
+    Ok(opened.ok_or_stopped()??)
 }
 
 /// Answer to a permission question if no client answers it.
@@ -244,6 +247,6 @@ async fn open_server(
         serving,
         malformed: None,
         address,
-        ends_with_parent: false,
+        program: None,
     })
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::raw_client::RawClient;
-use crate::support::{Place, Signal};
+use crate::support::{Place, Signal, eventually};
 
 /// Error code of a request without the token.
 const UNAUTHORISED: i64 = -32001;
@@ -72,4 +72,28 @@ fn port_without_a_token_is_wrong_usage() {
         let is_named = ended.stderr.contains("COPILOT_CONNECTION_TOKEN is not set");
         assert!(is_named, "{ended:#?}");
     }
+}
+
+/// Regression: the server outlived its killed program.
+#[test]
+fn headless_server_on_a_port_ends_with_its_killed_program() {
+    let place = Place::new();
+    let server = place
+        .allstop()
+        .args("copilot --headless --port 0 --store")
+        .arg(place.store())
+        .env("COPILOT_CONNECTION_TOKEN", "secret")
+        // The shell is the program of the server.
+        .by_script("\"$0\" \"$@\" & echo server $!; wait")
+        .start();
+    let pid = server.line_of_stdout("server ");
+    let port = server.line_of_stdout("listening on port ");
+    let mut client = RawClient::connect(port.parse().expect("a port"));
+    let answer = client.request("connect", &json!({ "token": "secret" }));
+    assert_eq!(answer["result"]["ok"], true, "{answer}");
+    let folder = std::path::PathBuf::from(format!("/proc/{pid}"));
+    assert!(folder.exists(), "it runs as long as its program");
+    server.end_by(Signal::KILL);
+    eventually("the server has ended", || (!folder.exists()).then_some(()));
+    place.assert_nothing_runs();
 }
