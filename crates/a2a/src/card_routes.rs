@@ -21,7 +21,7 @@ use crate::version;
 /// Path of the card, and its path in versions before 0.3, which older clients still read.
 const PATHS: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
 
-/// Time for which a client may keep the card. The card changes only with a restart of the server.
+/// Maximum age of a card that a client keeps. The card changes only with a restart of the server.
 const CACHE: HeaderValue = HeaderValue::from_static("max-age=300");
 
 /// The routes of this card. A request with the header of version 1 gets the card of this version. Other requests, which

@@ -21,7 +21,7 @@ pub(super) const WRAPPED_DATA: &str = "data_part_compat";
 /// Field of the object that wraps the content.
 pub(super) const WRAPPED_VALUE: &str = "value";
 
-/// Id of a webhook configuration for which the client has chosen none.
+/// Id of a webhook configuration if the client has chosen no id.
 const DEFAULT_CONFIG: &str = "default";
 
 /// Fields with the secrets of a webhook.

@@ -54,7 +54,7 @@ impl std::fmt::Debug for LoginClient {
 pub struct LoginOptions {
     /// The client.
     pub client: LoginClient,
-    /// Rights to request. Without any, those that the server names.
+    /// Rights to request. If empty, the client requests the rights that the server names.
     pub scopes: Vec<String>,
     /// Port of this machine to which the browser returns; 0 means any free port.
     pub port: u16,

@@ -3,7 +3,7 @@
 //! Invariants:
 //! 1. Only its owner can read the file. A file with other rights, another owner or another kind is not used.
 //! 2. A reader sees a whole file, because a complete file replaces the old one.
-//! 3. The tokens go only to the URL that they belong to.
+//! 3. The tokens go only to their URL.
 //! 4. A process changes the tokens only while it holds the lock, so no process loses tokens that another one has got.
 
 use std::fmt;
