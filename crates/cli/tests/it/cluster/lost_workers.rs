@@ -241,8 +241,10 @@ fn front_end_reports_and_stops_the_task_of_the_last_worker_after_its_loss() {
         let shown = tasks("show").ok().stdout;
         shown.contains("the task's worker is lost").then_some(())
     });
-    let listed = cluster.workers("list").ok().stdout;
-    assert!(listed.contains("no worker has a lease"), "{listed}");
+    eventually("the list has no lease", || {
+        let listed = cluster.workers("list").ok().stdout;
+        listed.contains("no worker has a lease").then_some(())
+    });
     let stopped = tasks("stop");
     assert_eq!(stopped.code, 1, "{}", stopped.stderr);
     assert_eq!(cluster.state(&task), "TASK_STATE_CANCELED");
