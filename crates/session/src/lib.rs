@@ -1,24 +1,33 @@
 //! Sessions: conversations that people can interrupt, extend and leave running.
 //!
-//! [`AgentSessions::session`] opens one session of an agent, and [`Sessions`] creates and resumes many; a [`Session`] is a cheap handle to one session. Each session has one
-//! owner: a task that runs the turns one after another and is the only writer of the session's log. Handles send
-//! [messages](Session::send) to the owner, stop [a target](StopTarget) and [subscribe to events](Session::subscribe).
-//! Dropping a handle, or a future that waits, stops nothing.
+//! [`AgentSessions::session`] opens one session of an agent, and [`Sessions`] creates and resumes many; a [`Session`]
+//! is a cheap handle to one session. Each session has one owner: a task that runs the turns one after another and is
+//! the only writer of the session's log. Handles send [messages](Session::send) to the owner, stop
+//! [a target](StopTarget) and [subscribe to events](Session::subscribe). Dropping a handle, or a future that waits,
+//! stops nothing.
 //!
 //! ```
 //! # use allstop_agent::{Agent, Outcome};
 //! # use allstop_core::CauseKind;
 //! # use allstop_model::{Pause, Reply, ScriptedModel};
 //! use allstop_session::{AgentSessions as _, FollowUp, StopTarget};
+//! # use allstop_session::SessionEventKind;
+//! # use allstop_agent::AgentEvent;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let replies = vec![Reply::text("Better."), Reply::text("…").pause(Pause::Forever)];
+//! # let endless = || Reply::text("Once upon a time").pause(Pause::Forever);
+//! # let replies = vec![endless(), Reply::text("Better."), endless()];
 //! # let model = ScriptedModel::in_order_of_calls(replies);
 //! let agent = Agent::new(model).build();
 //! let session = agent.session().follow_up(FollowUp::Interrupt).open().await?;
 //!
+//! # let mut events = session.watch();
 //! let first = session.send("Tell me a long story")?;
+//! # loop {
+//! #     let event = events.next().await.expect("the session is open");
+//! #     if matches!(event.kind, SessionEventKind::Live(AgentEvent::TextDelta { .. })) { break }
+//! # }
 //! let second = session.send("No, a short one")?; // interrupts the first
 //! assert_eq!(second.await.into_result()?.to_string(), "Better.");
 //! let Outcome::Stopped(receipt) = first.await else { panic!("it was replaced") };

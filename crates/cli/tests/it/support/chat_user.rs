@@ -234,7 +234,7 @@ impl<'a> ChatUser<'a> {
         const END: &str = "allstop sessions resume";
         let asks = within(FACT_MAX, || {
             let screen = self.screen();
-            let asks = screen.contains("still running: ") && !screen.contains(END);
+            let asks = screen.contains("still running:") && !screen.contains(END);
             (asks || screen.contains(END)).then_some(asks)
         });
         if asks == Some(true) {
