@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_core::counted::counted;
 use allstop_core::{HumanDuration, error_chain};
 use allstop_process::Keepers;
 use allstop_runtime::{System, SystemStore};
@@ -177,7 +178,8 @@ pub(super) async fn open_server(
             }
             None => String::new(),
         };
-        format!("{metrics}working, at most {concurrency} tasks at a time\n")
+        let tasks = counted(concurrency as u64, "task", "tasks");
+        format!("{metrics}working, at most {tasks} at a time\n")
     };
     retention::start(&manager, retention, metrics, &connections)
         .context("a scope for the removal of ended tasks")?;
