@@ -1,6 +1,7 @@
 //! Parts that Cargo builds from source.
 
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::Context as _;
 
@@ -13,12 +14,25 @@ pub(super) fn install(list: &Path, into: &Path) -> anyhow::Result<()> {
         std::fs::read_to_string(list).with_context(|| format!("cannot read {}", list.display()))?;
     let (program, version) =
         program(&text).with_context(|| format!("{} has no line `NAME VERSION`", list.display()))?;
+    let install = ["install", program, "--version", version];
+    build(program, workspace::cargo().args(install), into)
+}
+
+/// Builds the program of a package in this repository that is no member of the workspace.
+pub(super) fn install_package(manifest: &Path, into: &Path) -> anyhow::Result<()> {
+    let folder = manifest.parent().context("a manifest is in a folder")?;
+    let mut install = workspace::cargo();
+    install.args(["install", "--path"]).arg(folder);
+    build(&folder.display().to_string(), &mut install, into)
+}
+
+fn build(program: &str, install: &mut Command, into: &Path) -> anyhow::Result<()> {
     let build = into.with_extension("build");
     exec::step(
         &format!("build {program}"),
-        workspace::cargo()
-            .args(["install", program, "--version", version, "--locked"])
-            .args(["--quiet", "--debug", "--no-default-features", "--no-track"])
+        install
+            .args(["--locked", "--quiet", "--debug"])
+            .args(["--no-default-features", "--no-track"])
             .arg("--root")
             .arg(into)
             .arg("--target-dir")

@@ -33,7 +33,10 @@ enum By {
         /// A Python program that fails if the part cannot be used. The part is in the import path of the program.
         usable: &'static str,
     },
+    /// A program from the package index.
     Cargo,
+    /// A program of this repository; its manifest is the first source.
+    CargoPackage,
     Npm {
         /// A program that must exist after the installation.
         program: &'static str,
@@ -113,6 +116,18 @@ const COPILOT_PYTHON: Part = Part {
     by: By::Pip {
         usable: "import copilot.session, copilot.tools",
     },
+};
+
+/// Scenarios with the official Copilot SDK for Rust.
+const COPILOT_RUST: Part = Part {
+    name: "copilot_rust",
+    made_from: &[
+        "crates/cli/tests/copilot_clients/rust/Cargo.toml",
+        "crates/cli/tests/copilot_clients/rust/Cargo.lock",
+        "crates/cli/tests/copilot_clients/rust/src/main.rs",
+        "crates/cli/tests/copilot_clients/rust/src/support.rs",
+    ],
+    by: By::CargoPackage,
 };
 
 /// A NATS server.
@@ -195,6 +210,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         A2A_PYTHON,
         A2A_PYTHON_V0_3,
         COPILOT_PYTHON,
+        COPILOT_RUST,
         NATS,
         PYTHON_TOOLS,
     ] {
@@ -213,6 +229,7 @@ pub(crate) fn fetch_for_tests() -> anyhow::Result<()> {
         A2A_PYTHON,
         A2A_PYTHON_V0_3,
         COPILOT_PYTHON,
+        COPILOT_RUST,
         NATS,
         PYTHON_TOOLS,
     ] {
@@ -300,6 +317,8 @@ impl Part {
             (By::Pip { .. }, _) => anyhow::bail!("`{}` has no single list of packages", self.name),
             (By::Cargo, [list]) => cargo::install(list, into),
             (By::Cargo, _) => anyhow::bail!("`{}` has no single list of programs", self.name),
+            (By::CargoPackage, [manifest, ..]) => cargo::install_package(manifest, into),
+            (By::CargoPackage, []) => anyhow::bail!("`{}` has no manifest", self.name),
             (By::Npm { program }, _) => npm::install(self.name, sources, into, program),
         }
     }

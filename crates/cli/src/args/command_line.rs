@@ -94,7 +94,7 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
 /// is a prompt, because no subcommand contains a space. A single word is never taken as a prompt: otherwise a mistyped
 /// subcommand would be sent to a model.
 fn arguments(mut args: Vec<OsString>, is_at_terminal: bool) -> Vec<OsString> {
-    let is_of_sdk = args.iter().any(|arg| arg == "--headless");
+    let is_of_sdk = is_of_sdk(&args);
     let at = command_at(&args);
     let first = args.get(at).map(|first| first.as_bytes());
     if is_of_sdk {
@@ -108,6 +108,13 @@ fn arguments(mut args: Vec<OsString>, is_at_terminal: bool) -> Vec<OsString> {
         aliases::replace(&mut args, at, is_at_terminal);
     }
     args
+}
+
+/// True for the arguments of a Copilot SDK. The SDK for Rust passes `--server` instead of `--headless`; other commands
+/// have a flag `--server` too, but none of the other two.
+fn is_of_sdk(args: &[OsString]) -> bool {
+    let has = |flag: &str| args.iter().any(|arg| arg == flag);
+    has("--headless") || has("--server") && (has("--stdio") || has("--port"))
 }
 
 /// Flags of the official runtime that `copilot` ignores, and true if a value follows the flag.
@@ -328,6 +335,14 @@ mod tests {
                     "--stdio",
                 ],
                 &["copilot", "--headless", "--port", "1", "--stdio"],
+            ),
+            (
+                &["--server", "--stdio", "--no-auto-update"],
+                &["copilot", "--server", "--stdio", "--no-auto-update"],
+            ),
+            (
+                &["tasks", "list", "--server", "http://[::1]:1"],
+                &["tasks", "list", "--server", "http://[::1]:1"],
             ),
             (
                 &["--headless", "--nonsense"],

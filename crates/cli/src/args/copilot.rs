@@ -10,7 +10,7 @@ A program that uses a GitHub Copilot SDK runs on Allstop when the SDK starts thi
 
   COPILOT_CLI_PATH=$(command -v allstop) python my_program.py
 
-The SDK passes --headless and the flags below it. Flags for GitHub accounts have no effect. The program's session sets \
+The SDK passes --headless or --server, and the flags below it. Flags for GitHub accounts have no effect. The program's session sets \
 the model and the provider; the defaults are the flags of this command and the configuration.
 
 Exit codes:
@@ -66,7 +66,7 @@ pub(crate) struct CopilotArgs {
 )]
 pub(crate) struct SdkArgs {
     /// No terminal; a server on a port ends with the program that has started it
-    #[arg(long)]
+    #[arg(long, visible_alias = "server")]
     pub(crate) headless: bool,
     /// No update
     #[arg(long)]

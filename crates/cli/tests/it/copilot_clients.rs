@@ -1,4 +1,5 @@
-//! The official Copilot SDKs for Python and JavaScript, unmodified, as separate processes. Each SDK starts the binary.
+//! The official Copilot SDKs for Python, JavaScript and Rust, unmodified, as separate processes. The SDKs for Python
+//! and JavaScript start the binary; the SDK for Rust gets its pipes.
 //!
 //! `cargo xtask parts` downloads the SDKs. If Node or npm is missing, this command prints a note, and the tests of the
 //! JavaScript SDK are skipped.
@@ -56,6 +57,19 @@ fn python_stops() {
 fn javascript_stops() {
     let scenarios = ["cancel_one_of_three", "stalled_hook", "server_killed"];
     run_scenarios(Sdk::JavaScript, &scenarios);
+}
+
+#[test]
+fn rust_messages_and_stops() {
+    let scenarios = [
+        "send",
+        "three_tools",
+        "permission",
+        "abort",
+        "cancel_one_of_three",
+        "server_killed",
+    ];
+    run_scenarios(Sdk::Rust, &scenarios);
 }
 
 #[test]

@@ -17,6 +17,7 @@ const SCRIPT_TIME_MAX: Duration = Duration::from_secs(50);
 pub(super) enum Sdk {
     Python,
     JavaScript,
+    Rust,
 }
 
 impl Sdk {
@@ -40,6 +41,7 @@ impl Sdk {
                     .env("COPILOT_PART", part);
                 command
             }
+            Self::Rust => Command::new(part("copilot_rust")?.join("bin/copilot_rust")),
         })
     }
 }
