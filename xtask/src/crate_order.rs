@@ -11,7 +11,7 @@ use crate::{exec, workspace};
 
 /// The order of the crates. Each crate may depend only on crates before it in this list. The list also contains planned
 /// crates. If a new crate is missing in this list, the check fails.
-const ORDER: [&str; 30] = [
+const ORDER: [&str; 31] = [
     "core",
     "process",
     "scope",
@@ -34,6 +34,7 @@ const ORDER: [&str; 30] = [
     "remote",
     "a2a",
     "copilot",
+    "mcp-server",
     "acp",
     "web",
     "allstop",
@@ -48,7 +49,7 @@ const ORDER: [&str; 30] = [
 const FOR_TESTS: [&str; 2] = ["bench", "testkit"];
 
 /// Protocols. A protocol never depends on another protocol, so each of them can be removed alone.
-const PROTOCOLS: [&str; 3] = ["a2a", "copilot", "acp"];
+const PROTOCOLS: [&str; 4] = ["a2a", "copilot", "mcp-server", "acp"];
 
 /// Crates that the core must not use, directly or indirectly, because the core does no I/O and contains no asynchronous
 /// code.

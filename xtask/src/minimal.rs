@@ -11,8 +11,9 @@ use anyhow::bail;
 use crate::{exec, workspace};
 
 /// Words in the help that occur only with a feature.
-const OF_FEATURES: [&str; 6] = [
+const OF_FEATURES: [&str; 7] = [
     "copilot",
+    "serve commands",
     "worker",
     "--cluster",
     "--nats-",

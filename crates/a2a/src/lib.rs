@@ -72,7 +72,7 @@ pub use a2a::AgentCard;
 pub use access::{
     ANONYMOUS, AccessControl, Authenticator, InvalidPrincipal, JWT_PRINCIPAL_PREFIX, JwksError,
     JwksFile, JwksRefreshTimes, JwksUrl, JwtAuthenticator, JwtKeySet, NoAuthentication, Principal,
-    TokenFile, TokenFileError, Unauthenticated, refresh_keys,
+    TokenFile, TokenFileError, Unauthenticated, principal_of_headers, refresh_keys,
 };
 pub use card::{
     AgentDescription, BearerScheme, SERVER_EXTENSION, agent_card, extended_agent_card, secured_card,

@@ -26,6 +26,8 @@ mod image_file;
 mod image_names;
 mod json_document;
 mod logging;
+#[cfg(feature = "mcp-server")]
+mod mcp_server;
 mod offered_models;
 mod output_file;
 mod pasted_mark;
@@ -184,7 +186,7 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
             .block_on(commands::doctor::doctor(&args, host))
             .map(Exit::from),
         CliCommand::Init(args) => host.block_on(commands::init::init(&args, host)),
-        CliCommand::Mcp(args) => host.block_on(commands::mcp::mcp(&args, host)),
+        CliCommand::Mcp(args) => host.block_on(commands::mcp::mcp(*args, host)),
         CliCommand::Schema(args) => {
             let stdout = host.output.stdout();
             match args.name {

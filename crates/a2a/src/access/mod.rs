@@ -27,6 +27,7 @@ pub use jwks_url::{JwksRefreshTimes, JwksUrl, refresh_keys};
 pub use jwt::{JWT_PRINCIPAL_PREFIX, JwtAuthenticator};
 pub use principal::{
     ANONYMOUS, Authenticator, InvalidPrincipal, NoAuthentication, Principal, Unauthenticated,
+    principal_of_headers,
 };
 pub(crate) use principal::{authenticate, principal_of};
 use rate_limit::RateLimiter;

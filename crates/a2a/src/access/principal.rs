@@ -170,6 +170,13 @@ pub(crate) fn principal_of(params: &ServiceParams) -> Arc<str> {
     name.map_or(ANONYMOUS, String::as_str).into()
 }
 
+/// Returns the principal of a request that the access control has admitted, for servers of other protocols.
+pub fn principal_of_headers(headers: &HeaderMap) -> Arc<str> {
+    let name = headers.get(&PRINCIPAL_HEADER);
+    let name = name.and_then(|name| name.to_str().ok());
+    name.unwrap_or(ANONYMOUS).into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

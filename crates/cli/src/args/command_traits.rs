@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+#[cfg(feature = "mcp-server")]
+use super::McpAction;
 use super::{CliCommand, SessionsAction, StoreAction, TraceArgs};
 use crate::error::ErrorForm;
 
@@ -48,6 +50,8 @@ impl CliCommand {
             Self::Worker(_) => true,
             #[cfg(feature = "copilot")]
             Self::Copilot(_) => true,
+            #[cfg(feature = "mcp-server")]
+            Self::Mcp(args) => matches!(args.action, McpAction::Serve(_)),
             Self::Sessions(args) => matches!(args.command, SessionsAction::Resume(_)),
             _ => false,
         }

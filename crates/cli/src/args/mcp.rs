@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+#[cfg(feature = "mcp-server")]
+use super::mcp_serve::McpServeArgs;
+
 pub(crate) const MCP_ADD_HELP: &str = "\
 Examples:
   allstop mcp add files -- mcp-server-filesystem .
@@ -57,6 +60,10 @@ pub(crate) enum McpAction {
         /// Name of the server
         name: String,
     },
+    /// Run commands for another agent, as its MCP server
+    #[cfg(feature = "mcp-server")]
+    #[command(after_help = super::mcp_serve::MCP_SERVE_HELP)]
+    Serve(McpServeArgs),
     /// Start a server, list its tools, and stop it
     Test {
         /// Name of the server

@@ -13,6 +13,8 @@ mod execution;
 mod help_end;
 mod init;
 mod mcp;
+#[cfg(feature = "mcp-server")]
+mod mcp_serve;
 mod model;
 mod permission;
 mod prompt;
@@ -47,6 +49,8 @@ pub(crate) use doctor::DoctorArgs;
 pub(crate) use execution::{ExecutionArgs, NatsArgs, TaskAgent};
 pub(crate) use init::InitArgs;
 pub(crate) use mcp::{McpAction, McpAddArgs, McpArgs};
+#[cfg(feature = "mcp-server")]
+pub(crate) use mcp_serve::McpServeArgs;
 #[cfg(test)]
 pub(crate) use model::InstructionArgs;
 pub(crate) use model::{ModelArgs, ProjectConfigChoice};
@@ -55,6 +59,7 @@ pub(crate) use prompt::STDIN;
 pub(crate) use remote::{PsArgs, ReceiptArgs, StopArgs, WatchArgs};
 pub(crate) use run::{BackgroundArgs, RunArgs};
 pub(crate) use serve::{EndpointArgs, ServeArgs};
+pub(crate) use serve_access::ServeAccessArgs;
 pub(crate) use sessions::{PruneLimits, SessionsAction, SessionsArgs, SessionsCommand};
 pub(crate) use store::{StoreAction, StoreArgs, StoreCommandArgs};
 pub(crate) use tasks::{SERVER_DEFAULT, TasksArgs, TasksCommand};
@@ -136,7 +141,8 @@ pub(crate) enum CliCommand {
     #[command(after_help = doctor::DOCTOR_HELP)]
     Doctor(Box<DoctorArgs>),
     /// List, add, remove and test MCP servers
-    Mcp(McpArgs),
+    #[cfg_attr(feature = "mcp-server", command(about = mcp_serve::MCP_ABOUT))]
+    Mcp(Box<McpArgs>),
     /// Print the JSON Schema of the output of a command, of scripts or of the configuration
     Schema(SchemaArgs),
     /// Print a manual page: allstop man run | man -l -

@@ -45,11 +45,11 @@ pub(crate) struct EndpointArgs {
     /// Address for JSON-RPC, REST and gRPC; an address that other machines can reach needs --token-file or --jwks
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
-    /// File with `NAME SHA256` lines: the hash of each user's bearer token. Reloaded after each change
-    #[arg(long, value_name = "PATH", help_heading = "Access")]
-    pub(crate) token_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) access: ServeAccessArgs,
+    /// Separate address for gRPC; --listen then serves only JSON-RPC and REST
+    #[arg(long, value_name = "ADDRESS", help_heading = "Access", hide = !cfg!(feature = "grpc"))]
+    pub(crate) grpc_listen: Option<SocketAddr>,
     /// Network that webhooks may use in addition to public addresses, such as 10.1.0.0/16; repeatable
     #[arg(long, value_name = "CIDR", value_parser = network, help_heading = "Push notifications")]
     pub(crate) push_allow: Vec<IpNet>,

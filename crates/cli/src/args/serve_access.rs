@@ -1,6 +1,5 @@
-//! Flags of `allstop serve` that control access.
+//! Flags that control access to a server over HTTP.
 
-use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
@@ -10,6 +9,9 @@ use super::values::at_least_one;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeAccessArgs {
+    /// File with `NAME SHA256` lines: the hash of each user's bearer token. Reloaded after each change
+    #[arg(long, value_name = "PATH", help_heading = "Access")]
+    pub(crate) token_file: Option<PathBuf>,
     /// Certificate with its chain, in PEM, for HTTPS and gRPC over TLS. Reloaded after each change
     #[arg(
         long,
@@ -44,7 +46,11 @@ pub(crate) struct ServeAccessArgs {
     /// Maximum requests of one user per second, and in one burst; further requests get status 429 [default: no limit]
     #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroU32>, help_heading = "Access")]
     pub(crate) rate_limit: Option<NonZeroU32>,
-    /// Separate address for gRPC; --listen then serves only JSON-RPC and REST
-    #[arg(long, value_name = "ADDRESS", help_heading = "Access", hide = !cfg!(feature = "grpc"))]
-    pub(crate) grpc_listen: Option<SocketAddr>,
+}
+
+impl ServeAccessArgs {
+    /// True if clients must authenticate.
+    pub(crate) fn authenticates(&self) -> bool {
+        self.token_file.is_some() || self.jwks.is_some()
+    }
 }

@@ -1,5 +1,6 @@
 //! Access to the server: authentication, TLS, and the files with tokens, keys and certificates.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use allstop_scope::{Scope, WorkSpec};
 use anyhow::Context as _;
 use serde_json::{Map, Value};
 
-use crate::args::{EndpointArgs, ExecutionArgs};
+use crate::args::{EndpointArgs, ExecutionArgs, ServeAccessArgs};
 use crate::error::CliError;
 
 /// Interval between two checks of the files. So a new token is valid, and a removed token invalid, within a second.
@@ -48,23 +49,21 @@ impl FileFault {
 }
 
 /// Authentication and TLS of the server.
-pub(super) struct ServerAccess {
-    pub(super) control: AccessControl,
-    pub(super) tls: Option<ServerTls>,
+pub(crate) struct ServerAccess {
+    pub(crate) control: AccessControl,
+    pub(crate) tls: Option<ServerTls>,
     schemes: Vec<BearerScheme>,
 }
 
-/// Checks that a server authenticates its clients if other machines can reach its address.
-pub(super) fn check_addresses(args: &EndpointArgs) -> Result<(), CliError> {
-    if !cfg!(feature = "grpc") && args.access.grpc_listen.is_some() {
-        return Err(CliError::not_built("--grpc-listen", "grpc"));
-    }
-    if args.token_file.is_some() || args.access.jwks.is_some() {
+/// Checks that a server authenticates its clients if other machines can reach one of its addresses.
+pub(crate) fn check_addresses(
+    access: &ServeAccessArgs,
+    addresses: impl IntoIterator<Item = SocketAddr>,
+) -> Result<(), CliError> {
+    if access.authenticates() {
         return Ok(());
     }
-    let mut addresses = [Some(args.listen), args.access.grpc_listen]
-        .into_iter()
-        .flatten();
+    let mut addresses = addresses.into_iter();
     let Some(address) = addresses.find(|address| !address.ip().is_loopback()) else {
         return Ok(());
     };
@@ -76,11 +75,11 @@ pub(super) fn check_addresses(args: &EndpointArgs) -> Result<(), CliError> {
 
 impl ServerAccess {
     /// Reads tokens, keys and certificate, and starts the work in `root` that refreshes them.
-    pub(super) async fn open(root: &Scope, args: &EndpointArgs) -> Result<Self, CliError> {
+    pub(crate) async fn open(root: &Scope, access: &ServeAccessArgs) -> Result<Self, CliError> {
         let mut reloaders: Vec<FileReloader> = Vec::new();
         let mut schemes = Vec::new();
         let mut authenticators: Vec<Arc<dyn Authenticator>> = Vec::new();
-        if let Some(path) = &args.token_file {
+        if let Some(path) = &access.token_file {
             let tokens = TokenFile::open(path).map_err(|error| wrong_file(&error))?;
             let shared = tokens.clone();
             reloaders.push(Box::new(move || match shared.reload() {
@@ -94,7 +93,6 @@ impl ServerAccess {
             schemes.push(BearerScheme::Token);
             authenticators.push(Arc::new(tokens));
         }
-        let access = &args.access;
         if let (Some(jwks), Some(issuer), Some(audience)) =
             (&access.jwks, &access.issuer, &access.audience)
         {
@@ -150,7 +148,7 @@ impl ServerAccess {
     }
 
     /// Scheme of the server's URLs.
-    pub(super) fn url_scheme(&self) -> &'static str {
+    pub(crate) fn url_scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
     }
 

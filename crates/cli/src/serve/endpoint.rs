@@ -51,7 +51,7 @@ fn grpc_router(_service: &Arc<A2aService>, _access: allstop_a2a::AccessControl) 
     axum::Router::new()
 }
 
-pub(super) async fn bind(
+pub(crate) async fn bind(
     address: SocketAddr,
     flag: &str,
 ) -> Result<(TcpListener, SocketAddr), CliError> {
@@ -87,9 +87,9 @@ pub(super) fn serve_metrics(
 impl BoundEndpoint {
     /// Reads the access files, and binds the addresses.
     pub(super) async fn bind(root: &Scope, args: &EndpointArgs) -> Result<Self, CliError> {
-        let access = ServerAccess::open(root, args).await?;
+        let access = ServerAccess::open(root, &args.access).await?;
         let listener = bind(args.listen, "--listen").await?;
-        let grpc = match args.access.grpc_listen {
+        let grpc = match args.grpc_listen {
             Some(address) => Some(bind(address, "--grpc-listen").await?),
             None => None,
         };

@@ -1,11 +1,11 @@
 //! `allstop serve`: serves durable tasks over the A2A protocol, until a signal. `allstop worker`: runs such tasks in a
 //! cluster.
 
-mod access;
+pub(crate) mod access;
 mod agent;
 pub(crate) mod cluster;
 pub(crate) mod echo;
-mod endpoint;
+pub(crate) mod endpoint;
 mod health;
 mod metrics;
 mod observer;
@@ -52,7 +52,12 @@ const DRAINING: &str =
 
 /// Serves until a signal, then stops the tasks and exits with the signal's code.
 pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, CliError> {
-    access::check_addresses(&args.endpoint)?;
+    let endpoint = &args.endpoint;
+    if !cfg!(feature = "grpc") && endpoint.grpc_listen.is_some() {
+        return Err(CliError::not_built("--grpc-listen", "grpc"));
+    }
+    let addresses = [Some(endpoint.listen), endpoint.grpc_listen];
+    access::check_addresses(&endpoint.access, addresses.into_iter().flatten())?;
     let args = ServerArgs {
         endpoint: Some(args.endpoint),
         execution: args.execution,
@@ -302,7 +307,7 @@ fn check_stored(not_stored: usize) -> Result<(), CliError> {
 const NAMED_MAX: usize = 8;
 
 /// Describes the remaining work of a shutdown that has reached its time limit, in one line.
-fn late_summary(running: &[ReceiptItem]) -> String {
+pub(crate) fn late_summary(running: &[ReceiptItem]) -> String {
     if running.is_empty() {
         return "time limit reached: no work is left running, but the store is not closed".into();
     }
@@ -323,7 +328,7 @@ fn late_summary(running: &[ReceiptItem]) -> String {
 
 /// Describes a shutdown in one line. `others` is the receipt of the rest of the work: open questions and calls of tasks
 /// that wait for their clients, and background work.
-fn summary(report: &ShutdownReport, others: &Receipt) -> String {
+pub(crate) fn summary(report: &ShutdownReport, others: &Receipt) -> String {
     let has_others = !others.items().is_empty();
     let tasks = match report.stopped() {
         0 if has_others => "no running task was stopped".to_owned(),

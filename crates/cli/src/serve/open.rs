@@ -74,7 +74,7 @@ impl ServerArgs {
         if let Some(endpoint) = &self.endpoint {
             let access = &endpoint.access;
             let of_access = [
-                &endpoint.token_file,
+                &access.token_file,
                 &endpoint.push_secret_file,
                 &access.tls_cert,
                 &access.tls_key,

@@ -41,6 +41,7 @@ mod kept_crash;
 mod lost_effects;
 mod mcp_commands;
 mod mcp_logins;
+mod mcp_serve;
 mod modes;
 mod namespaces;
 mod odd_times;

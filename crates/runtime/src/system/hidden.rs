@@ -48,7 +48,7 @@ fn has_password(text: &str) -> bool {
 }
 
 /// Returns the hidden variables that the configuration does not exempt, by name or by a prefix that ends with `*`.
-pub(super) fn without_exempted(hidden: &[OsString], exempted: &[String]) -> Vec<OsString> {
+pub fn without_exempted(hidden: &[OsString], exempted: &[String]) -> Vec<OsString> {
     let is_named = |name: &str| {
         exempted
             .iter()

@@ -34,7 +34,7 @@ use tokio::sync::oneshot;
 pub use allstop_session::orphan_scan::{OrphanedWork, scan_orphans};
 pub use builtin_script::{BUILTIN_SCRIPTS, BuiltinScript};
 pub(crate) use builtin_script::{builtin_script, builtin_script_names};
-pub use hidden::is_secret_variable;
+pub use hidden::{is_secret_variable, without_exempted};
 pub use mcp::{mcp_login_options, mcp_servers};
 pub use open::marker_prefix;
 pub(crate) use options::script_of;

@@ -34,6 +34,17 @@ impl CancelOutcome {
 }
 
 impl TaskManager {
+    /// Ends the grace of a running stop of a task: its processes are killed and its futures dropped now. Does nothing if
+    /// no stop of the task runs in this process.
+    pub fn force(&self, id: &TaskId) {
+        let execution = self.inner.execution_here(id);
+        let stopping = execution.and_then(|it| Some((it.scope().cause()?, it)));
+        if let Some((cause, execution)) = stopping {
+            // This stop joins the running stop.
+            execution.stop(cause).force();
+        }
+    }
+
     pub(super) async fn cancel_locally(
         &self,
         id: &TaskId,

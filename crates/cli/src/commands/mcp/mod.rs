@@ -17,6 +17,8 @@ use crate::config_edit::edit;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
+#[cfg(feature = "mcp-server")]
+use crate::mcp_server;
 use crate::shell_quote::quoted;
 use crate::start::project;
 pub(crate) use try_out::{McpTrial, McpTrials};
@@ -25,11 +27,17 @@ pub(crate) use try_out::{McpTrial, McpTrials};
 ///
 /// # Cancel safety
 /// If the future is dropped during the test of a server, the server is killed, and no receipt reports its end.
-pub(crate) async fn mcp(args: &McpArgs, host: &ProcessHost) -> Result<Exit, CliError> {
+pub(crate) async fn mcp(args: McpArgs, host: &ProcessHost) -> Result<Exit, CliError> {
+    let args = &args;
     match &args.action {
         McpAction::List => list(args, host),
         McpAction::Add(added) => add(args, added, host),
         McpAction::Remove { name } => remove(args, name, host).await,
+        #[cfg(feature = "mcp-server")]
+        McpAction::Serve(serve) => {
+            let config = config(args, host)?;
+            mcp_server::serve(serve.clone(), &config, host).await
+        }
         McpAction::Login { name, scope } => {
             let config = config(args, host)?;
             login::log_in(config, name, scope, host).await

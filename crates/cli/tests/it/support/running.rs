@@ -93,6 +93,17 @@ impl Running {
         self.wait_output(self.stderr.as_ref(), "standard error", text)
     }
 
+    /// Waits until `find` finds a value in standard output; `None` after the time limit.
+    pub(crate) fn find_in_stdout<T>(&self, mut find: impl FnMut(&str) -> Option<T>) -> Option<T> {
+        let output = self.stdout.as_ref().expect("it is read by the test");
+        let mut found = None;
+        output.wait(|so_far| {
+            found = find(&String::from_utf8_lossy(so_far));
+            found.is_some()
+        });
+        found
+    }
+
     /// Waits for a line of standard output that begins with `begin`. Returns the rest of the line.
     #[track_caller]
     pub(crate) fn line_of_stdout(&self, begin: &str) -> String {

@@ -1,0 +1,183 @@
+//! Lost clients, killed servers and hostile input.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::client::McpUser;
+use super::stubborn;
+use crate::support::wait::eventually;
+use crate::support::{Place, Signal, processes};
+
+/// Maximum memory of the server during a flood, in kB. The server needs about 40 MB; the flood has 1 GB.
+const MEMORY_KB_MAX: u64 = 150_000;
+
+/// Starts a command that ignores SIGTERM, and waits for its child.
+fn start_stubborn(user: &mut McpUser, place: &Place) -> u64 {
+    let call = user.call("exec", &json!({"command": stubborn(place)}));
+    eventually("the child", || {
+        (!processes::of_text(place.sleeper()).is_empty()).then_some(())
+    });
+    call
+}
+
+#[test]
+fn end_of_input_stops_everything() {
+    let place = Place::new();
+    let mut user = McpUser::of(place.allstop().args("mcp serve --grace 200ms"));
+    let call = start_stubborn(&mut user, &place);
+    user.report("background", &json!({"command": place.sleeper()}));
+    let ended = user.close();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    // The client, which may still read, receives the end of its request.
+    let answered = format!("\"id\":{call},");
+    assert!(ended.stdout.contains(&answered), "{}", ended.stdout);
+    assert!(
+        ended
+            .stderr
+            .contains("2 tasks were stopped; nothing is left running"),
+        "{}",
+        ended.stderr
+    );
+    place.assert_nothing_runs();
+}
+
+#[test]
+fn killed_server_leaves_nothing() {
+    let place = Place::new();
+    let mut user = McpUser::start(&place);
+    start_stubborn(&mut user, &place);
+    user.report("background", &json!({"command": place.sleeper()}));
+    assert_eq!(user.end_by(Signal::KILL).code, 137);
+    eventually("the end of the commands", || {
+        processes::of_text(place.sleeper()).is_empty().then_some(())
+    });
+    place.assert_nothing_runs();
+}
+
+#[test]
+fn signals_stop_everything_with_their_codes() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+        let place = Place::new();
+        let mut user = McpUser::of(place.allstop().args("mcp serve --grace 200ms"));
+        start_stubborn(&mut user, &place);
+        let ended = user.end_by(signal);
+        assert_eq!(ended.code, code, "{ended:?}");
+        assert!(
+            ended
+                .stderr
+                .contains("1 task was stopped; nothing is left running"),
+            "{}",
+            ended.stderr
+        );
+        place.assert_nothing_runs();
+    }
+}
+
+#[test]
+fn second_signal_uses_force() {
+    let place = Place::new();
+    let mut user = McpUser::of(place.allstop().args("mcp serve --grace 1h"));
+    start_stubborn(&mut user, &place);
+    user.running().signal(Signal::INT);
+    assert!(!user.running().ends_within(Duration::from_millis(500)));
+    assert_eq!(user.end_by(Signal::INT).code, 130);
+    place.assert_nothing_runs();
+}
+
+#[test]
+fn garbage_does_not_end_the_server() {
+    let place = Place::new();
+    let mut user = McpUser::before_session(place.allstop().args("mcp serve"));
+    user.send_line("garbage before the session");
+    drop(user);
+    let mut user = McpUser::start(&place);
+    for line in [
+        "garbage",
+        "{",
+        "{}",
+        "[]",
+        "\u{0}",
+        "{\"jsonrpc\":\"2.0\",\"id\":[1]}",
+    ] {
+        user.send_line(line);
+    }
+    user.send_line(&"x".repeat(20 * 1024 * 1024));
+    let report = user.report("exec", &json!({"command": "echo works"}));
+    assert_eq!(report["output"], "works\n");
+    assert_eq!(user.close().code, 0);
+}
+
+#[test]
+fn flood_of_output_uses_bounded_memory() {
+    let place = Place::new();
+    let mut user = McpUser::start(&place);
+    let report = user.report("exec", &json!({"command": "yes | head -c 1G; echo end"}));
+    assert_eq!(report["output_bytes"], 1024 * 1024 * 1024 + 4);
+    let output = report["output"].as_str().expect("a text");
+    assert!(
+        output.len() < 64 * 1024 && output.ends_with("end\n"),
+        "{}",
+        output.len()
+    );
+    assert!(output.contains("bytes left out"), "the mark");
+    let memory = processes::memory_kb(user.running().pid(), "VmHWM").expect("a number");
+    assert!(memory < MEMORY_KB_MAX, "{memory} kB");
+    user.close();
+}
+
+/// A client that sends requests and reads no answer.
+#[test]
+fn client_that_reads_nothing_costs_bounded_memory_and_delays_no_stop() {
+    let place = Place::new();
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let server = place
+        .allstop()
+        .args("mcp serve --grace 200ms")
+        .stdout(writer);
+    let mut user = McpUser::before_session(server);
+    let params = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    });
+    user.request("initialize", &params);
+    let command = json!({"name": "exec", "arguments": {"command": stubborn(&place)}});
+    user.request("tools/call", &command);
+    eventually("the child", || {
+        (!processes::of_text(place.sleeper()).is_empty()).then_some(())
+    });
+    // The answers fill the pipe, and then the server reads no more requests.
+    for _ in 0..400 {
+        user.request("tools/list", &json!({}));
+    }
+    let memory = processes::memory_kb(user.running().pid(), "VmHWM").expect("a number");
+    assert!(memory < MEMORY_KB_MAX, "{memory} kB");
+    let ended = user.end_by(Signal::TERM);
+    assert_eq!(ended.code, 143, "{ended:?}");
+    drop(reader);
+    place.assert_nothing_runs();
+}
+
+#[test]
+fn two_hundred_calls_are_answered() {
+    let place = Place::new();
+    let mut user = McpUser::start(&place);
+    let calls: Vec<_> = (0..200)
+        .map(|_| user.call("exec", &json!({"command": "sleep 0.2; echo done"})))
+        .collect();
+    let mut refused = 0;
+    for call in calls {
+        let result = &user.answer(call)["result"];
+        let text = result["content"][0]["text"].as_str().expect("a text");
+        if result["isError"] == true {
+            assert!(text.starts_with("too many commands run"), "{text}");
+            refused += 1;
+        } else {
+            assert!(text.starts_with("done\n"), "{text}");
+        }
+    }
+    assert!((1..=136).contains(&refused), "{refused}");
+    assert_eq!(user.close().code, 0);
+    place.assert_nothing_runs();
+}

@@ -1,0 +1,66 @@
+//! Failures of calls, as text for a model: the event, then the remedy.
+
+use allstop_core::{TaskId, error_chain};
+use allstop_task::{CancelError, ExecuteError, ReadTaskError};
+use rmcp::model::{CallToolResult, ContentBlock};
+
+/// Reason why a call has no report.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallFailure {
+    #[error("wrong arguments for `{tool}`: {error}")]
+    WrongArguments {
+        tool: &'static str,
+        error: serde_json::Error,
+    },
+    /// Also for a command of another client, because ids of others are private.
+    #[error(
+        "command `{0}` not found: this server has no command of yours with this id; `preview` lists your running commands"
+    )]
+    NotFound(TaskId),
+    #[error("command `{0}` still runs: `preview` lists its work, and `stop` ends it")]
+    StillRuns(TaskId),
+    #[error("no command of yours has ended")]
+    NoneEnded,
+    #[error("too many commands run: {0}; wait until one ends, or `stop` one")]
+    Full(&'static str),
+    #[error("the server is shutting down and starts no commands")]
+    ShuttingDown,
+    #[error("{0}")]
+    Other(String),
+}
+
+impl CallFailure {
+    /// The result of the call. A model can read it and correct itself.
+    pub(crate) fn into_result(self) -> CallToolResult {
+        CallToolResult::error(vec![ContentBlock::text(self.to_string())])
+    }
+}
+
+impl From<ExecuteError> for CallFailure {
+    fn from(error: ExecuteError) -> Self {
+        match error {
+            ExecuteError::Full(reason) => Self::Full(reason),
+            ExecuteError::ShuttingDown => Self::ShuttingDown,
+            error => Self::Other(error_chain(&error)),
+        }
+    }
+}
+
+impl From<ReadTaskError> for CallFailure {
+    fn from(error: ReadTaskError) -> Self {
+        match error {
+            ReadTaskError::NotFound(id) => Self::NotFound(id),
+            error => Self::Other(error_chain(&error)),
+        }
+    }
+}
+
+impl From<CancelError> for CallFailure {
+    fn from(error: CancelError) -> Self {
+        match error {
+            CancelError::NotFound(id) => Self::NotFound(id),
+            CancelError::ShuttingDown => Self::ShuttingDown,
+            error => Self::Other(error_chain(&error)),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The server: translates the calls of the tools into operations of the task manager. Each command is one task.
+
+use std::sync::Arc;
+
+use allstop_task::TaskManager;
+use axum::http::request::Parts;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, JsonObject,
+    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{RoleServer, ServerHandler};
+
+use crate::calls::{ClientCall, call};
+use crate::catalog;
+
+/// Owner of the commands of a client on standard input and output, or on a port without authentication.
+const LOCAL_OWNER: &str = "local";
+
+/// Name of the authenticated sender of an HTTP request, in the extensions of the request. It owns its commands: no other
+/// sender finds or stops them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandOwner(pub Arc<str>);
+
+/// Serves the tools. Clones share one task manager.
+#[derive(Debug, Clone)]
+pub struct CommandServer {
+    manager: TaskManager,
+    tools: Arc<[Tool]>,
+    version: &'static str,
+}
+
+impl CommandServer {
+    /// Creates a server whose tasks this manager runs. The executor of the manager is a
+    /// [`CommandExecutor`](crate::CommandExecutor). `version` is the version for the clients.
+    pub fn new(manager: TaskManager, version: &'static str) -> Self {
+        Self {
+            manager,
+            tools: catalog::tools().into(),
+            version,
+        }
+    }
+}
+
+impl ServerHandler for CommandServer {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let mut info = ServerConfig::new(capabilities);
+        info.server_info = Implementation::new("allstop", self.version);
+        info.with_instructions(catalog::INSTRUCTIONS)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.tools.iter().find(|tool| tool.name == name).cloned()
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.tools.to_vec()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let tool = self.tools.iter().find(|tool| tool.name == request.name);
+        let Some(tool) = tool else {
+            let message = format!("unknown tool `{}`", request.name);
+            return Err(ErrorData::invalid_params(message, None));
+        };
+        let owner = context
+            .extensions
+            .get::<Parts>()
+            .and_then(|parts| parts.extensions.get::<CommandOwner>());
+        let call_of_client = ClientCall {
+            manager: &self.manager,
+            owner: owner.map_or_else(|| LOCAL_OWNER.into(), |owner| Arc::clone(&owner.0)),
+            context: &context,
+        };
+        let arguments: JsonObject = request.arguments.unwrap_or_default();
+        let called = call(&call_of_client, &tool.name, arguments).await;
+        Ok(called
+            .unwrap_or_else(|failure| failure.into_result())
+            .into())
+    }
+}
