@@ -35,6 +35,7 @@
 mod arguments;
 mod calls;
 mod catalog;
+mod command;
 mod executor;
 mod failure;
 mod http;

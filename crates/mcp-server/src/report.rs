@@ -19,15 +19,15 @@ const NAMED_MAX: usize = 5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CommandState {
-    /// It runs.
+    /// The command runs.
     Running,
-    /// It has exited by itself.
+    /// The command has exited by itself.
     Exited,
     /// Its time limit has stopped it.
     TimedOut,
     /// A stop has ended it.
     Stopped,
-    /// It did not start, or its end is not known.
+    /// The command did not start, or the reason of its end is not known.
     Failed,
 }
 

@@ -24,9 +24,9 @@ pub(crate) struct CommandResult {
     /// Standard output and standard error, in their order. The middle of a long output is left out, with a note.
     #[serde(default)]
     pub(crate) output: String,
-    /// Number of bytes that the command has printed.
-    #[serde(default)]
-    pub(crate) output_bytes: u64,
+    /// Number of bytes that the command has printed; absent while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) output_bytes: Option<u64>,
     /// Processes that still ran after the command's exit. They were stopped, and the receipt covers them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) left_processes: Vec<LeftProcess>,

@@ -132,7 +132,7 @@ fn time_limit_ends_the_work() {
     let report = &result["structuredContent"];
     assert_eq!(report["state"], "timed_out");
     assert_eq!(report["output"], "ready\n");
-    assert_eq!(report["reason"], "timeout of 300 ms");
+    assert_eq!(report["reason"], "deadline (timeout of 0.3 s)");
     let receipt = &report["receipt"];
     assert_eq!(receipt["cause"]["kind"], "deadline");
     assert_eq!(ended_by(receipt), ("stopped".into(), "sigkill".into()));
