@@ -70,32 +70,27 @@ impl ClientCall<'_> {
             peer: self.context.peer.clone(),
             token,
         });
-        let followed = tokio::select! {
+        let following = follow(&id, accepted.subscription.with_live_text(), recipient);
+        tokio::select! {
             biased;
-            () = self.context.ct.cancelled() => None,
-            followed = follow(&id, accepted.subscription.with_live_text(), recipient) => Some(followed),
-        };
-        match followed {
-            Some(followed) => followed?,
-            None => {
-                // The client no longer waits, and the task keeps the receipt.
-                let stopped = self.manager.cancel(&id, self.cancel_cause()).await;
-                if let Err(error) = stopped {
-                    tracing::debug!(%error, "the stop of a cancelled request");
-                }
-            }
+            () = self.context.ct.cancelled() => self.stop_cancelled(&id).await,
+            followed = following => followed?,
         }
         let task = self.manager.get(&id).await?;
         let report = CommandReport::of_task(&task);
         Ok(result_of(&report, report.text(), report.is_success()))
     }
 
-    /// Cause of the stop of a cancelled request.
-    fn cancel_cause(&self) -> Cause {
-        if self.context.peer.is_transport_closed() {
-            return Cause::new(CauseKind::Disconnect).detail("the MCP client is gone");
+    /// Stops the command of a cancelled request. The client no longer waits, and the task keeps the receipt.
+    async fn stop_cancelled(&self, id: &TaskId) {
+        let cause = if self.context.peer.is_transport_closed() {
+            Cause::new(CauseKind::Disconnect).detail("the MCP client is gone")
+        } else {
+            Cause::new(CauseKind::User).detail("the MCP client cancelled the request")
+        };
+        if let Err(error) = self.manager.cancel(id, cause).await {
+            tracing::debug!(%error, "the stop of a cancelled request");
         }
-        Cause::new(CauseKind::User).detail("the MCP client cancelled the request")
     }
 
     async fn background(
@@ -128,18 +123,10 @@ impl ClientCall<'_> {
     }
 
     async fn preview(&self, arguments: PreviewArguments) -> Result<CallToolResult, CallFailure> {
-        let tasks = match arguments.id {
-            Some(id) => vec![self.find(&id).await?.id.clone()],
-            None => {
-                let mut tasks = Vec::new();
-                for state in [TaskState::Working, TaskState::Submitted] {
-                    let filter = self.filter(Some(state));
-                    let page = self.manager.list(&filter, None, PREVIEWED_MAX).await;
-                    let page = page.map_err(|error| CallFailure::Other(error.to_string()))?;
-                    tasks.extend(page.tasks.into_iter().map(|task| task.id));
-                }
-                tasks
-            }
+        let tasks = if let Some(id) = arguments.id {
+            vec![self.find(&id).await?.id.clone()]
+        } else {
+            self.unended().await?
         };
         let mut commands = Vec::new();
         for id in tasks {
@@ -147,6 +134,18 @@ impl ClientCall<'_> {
         }
         let report = PreviewReport { commands };
         Ok(result_of(&report, report.text(), true))
+    }
+
+    /// The commands that run or are about to start.
+    async fn unended(&self) -> Result<Vec<TaskId>, CallFailure> {
+        let mut tasks = Vec::new();
+        for state in [TaskState::Working, TaskState::Submitted] {
+            let filter = self.filter(Some(state));
+            let page = self.manager.list(&filter, None, PREVIEWED_MAX).await;
+            let page = page.map_err(|error| CallFailure::Other(error.to_string()))?;
+            tasks.extend(page.tasks.into_iter().map(|task| task.id));
+        }
+        Ok(tasks)
     }
 
     /// Report about a command with the receipt of a preview, and with the last output if it runs.

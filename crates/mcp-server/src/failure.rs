@@ -50,7 +50,7 @@ impl From<ReadTaskError> for CallFailure {
     fn from(error: ReadTaskError) -> Self {
         match error {
             ReadTaskError::NotFound(id) => Self::NotFound(id),
-            error => Self::Other(error_chain(&error)),
+            ReadTaskError::Store(error) => Self::Other(error_chain(&error)),
         }
     }
 }

@@ -57,9 +57,9 @@ pub(crate) struct PreviewReport {
 impl CommandReport {
     /// Report about a task, without the output of a command that runs.
     pub(crate) fn of_task(task: &Task) -> Self {
-        let stored = task.artifacts.iter();
-        let stored = stored.filter_map(|artifact| CommandResult::of_artifact(artifact));
-        let mut result = stored.last().unwrap_or_default();
+        let mut artifacts = task.artifacts.iter();
+        let stored = artifacts.find_map(|artifact| CommandResult::of_artifact(artifact));
+        let mut result = stored.unwrap_or_default();
         let ending = &task.ending;
         if let Some(receipt) = &ending.receipt {
             result.receipt = Some(Receipt::clone(receipt));

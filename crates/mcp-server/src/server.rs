@@ -13,6 +13,7 @@ use rmcp::{RoleServer, ServerHandler};
 
 use crate::calls::{ClientCall, call};
 use crate::catalog;
+use crate::failure::CallFailure;
 
 /// Owner of the commands of a client on standard input and output, or on a port without authentication.
 const LOCAL_OWNER: &str = "local";
@@ -83,8 +84,6 @@ impl ServerHandler for CommandServer {
         };
         let arguments: JsonObject = request.arguments.unwrap_or_default();
         let called = call(&call_of_client, &tool.name, arguments).await;
-        Ok(called
-            .unwrap_or_else(|failure| failure.into_result())
-            .into())
+        Ok(called.unwrap_or_else(CallFailure::into_result).into())
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! The messages are lines. A line that is no JSON is ignored, so it does not end the server.
 
-use allstop_core::Cause;
 use allstop_scope::WorkCx;
 use rmcp::RoleServer;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage, serve_server_with_ct};
@@ -32,7 +31,7 @@ pub async fn serve_pipes(
     output: impl AsyncWrite + Send + Unpin + 'static,
     input_end: CancellationToken,
     cx: &WorkCx,
-) -> Result<Option<Cause>, String> {
+) -> Result<(), String> {
     let transport = PipeTransport {
         inner: AsyncRwTransport::new_server(input, output),
         unsent: watch::Sender::new(0),
@@ -42,12 +41,12 @@ pub async fn serve_pipes(
     let starting = serve_server_with_ct(server, transport, end.clone());
     let running = tokio::select! {
         biased;
-        cause = cx.stopped_at("start of the connection") => return Ok(Some(cause)),
+        _cause = cx.stopped_at("start of the connection") => return Ok(()),
         running = starting => running,
     };
     let running = match running {
         Ok(running) => running,
-        Err(_) if input_end.is_cancelled() => return Ok(None),
+        Err(_) if input_end.is_cancelled() => return Ok(()),
         Err(error) => {
             input_end.cancel();
             return Err(error.to_string());
@@ -56,18 +55,17 @@ pub async fn serve_pipes(
     let mut waiting = std::pin::pin!(running.waiting());
     tokio::select! {
         biased;
-        ended = &mut waiting => log_end(ended),
-        cause = cx.stopped_at("connection") => {
+        ended = &mut waiting => log_end(&ended),
+        _cause = cx.stopped_at("connection") => {
             end.cancel();
-            log_end(waiting.await);
-            return Ok(Some(cause));
+            log_end(&waiting.await);
         }
     }
     input_end.cancel();
-    Ok(None)
+    Ok(())
 }
 
-fn log_end(ended: Result<rmcp::service::QuitReason, tokio::task::JoinError>) {
+fn log_end(ended: &Result<rmcp::service::QuitReason, tokio::task::JoinError>) {
     tracing::debug!(?ended, "the connection has ended");
 }
 

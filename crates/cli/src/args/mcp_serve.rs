@@ -37,7 +37,7 @@ Examples:
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct McpServeArgs {
-    /// Serve streamable HTTP at http://ADDRESS/mcp; an address that other machines can reach needs --token-file or
+    /// Serve streamable HTTP at the path /mcp of this address; one that other machines can reach needs --token-file or
     /// --jwks [default: serve the parent process, on standard input and output]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) http: Option<SocketAddr>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::client::McpUser;
-use super::stubborn;
+use super::{stubborn, wait_for_sleeper};
 use crate::support::wait::eventually;
 use crate::support::{Place, Signal, processes};
 
@@ -15,9 +15,7 @@ const MEMORY_KB_MAX: u64 = 150_000;
 /// Starts a command that ignores SIGTERM, and waits for its child.
 fn start_stubborn(user: &mut McpUser, place: &Place) -> u64 {
     let call = user.call("exec", &json!({"command": stubborn(place)}));
-    eventually("the child", || {
-        (!processes::of_text(place.sleeper()).is_empty()).then_some(())
-    });
+    wait_for_sleeper(place);
     call
 }
 
@@ -144,9 +142,7 @@ fn client_that_reads_nothing_costs_bounded_memory_and_delays_no_stop() {
     user.request("initialize", &params);
     let command = json!({"name": "exec", "arguments": {"command": stubborn(&place)}});
     user.request("tools/call", &command);
-    eventually("the child", || {
-        (!processes::of_text(place.sleeper()).is_empty()).then_some(())
-    });
+    wait_for_sleeper(&place);
     // The answers fill the pipe, and then the server reads no more requests.
     for _ in 0..400 {
         user.request("tools/list", &json!({}));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::wait_for_sleeper;
 use crate::support::wait::eventually;
 use crate::support::{FACT_MAX, Place, Running, Signal, processes};
 
@@ -45,15 +46,21 @@ impl HttpServer {
         let mut stream = TcpStream::connect(&self.address).expect("a connection");
         stream.set_read_timeout(Some(FACT_MAX)).expect("a timeout");
         let body = message.to_string();
-        let mut head = format!("{method} /mcp HTTP/1.1\r\nConnection: close\r\n");
-        if !headers.iter().any(|line| line.starts_with("Host:")) {
-            head += &format!("Host: {}\r\n", self.address);
-        }
-        for line in headers {
-            head += &format!("{line}\r\n");
-        }
-        head += "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
-        head += &format!("Content-Length: {}\r\n\r\n{body}", body.len());
+        let has_host = headers.iter().any(|line| line.starts_with("Host:"));
+        let host = format!("Host: {}", self.address);
+        let length = format!("Content-Length: {}", body.len());
+        let first = format!("{method} /mcp HTTP/1.1");
+        let mut lines = vec![first.as_str(), "Connection: close"];
+        lines.extend((!has_host).then_some(host.as_str()));
+        lines.extend(headers);
+        lines.extend([
+            "Content-Type: application/json",
+            "Accept: application/json, text/event-stream",
+            &length,
+            "",
+            &body,
+        ]);
+        let head = lines.join("\r\n");
         stream.write_all(head.as_bytes()).expect("the server reads");
         stream
     }
@@ -137,13 +144,6 @@ fn initialize() -> Value {
 fn call(id: u64, tool: &str, arguments: &Value) -> Value {
     let params = json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": id}});
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
-}
-
-/// Waits until the child of a command runs.
-fn wait_for_sleeper(place: &Place) {
-    eventually("the command", || {
-        (!processes::of_text(place.sleeper()).is_empty()).then_some(())
-    });
 }
 
 fn wait_for_no_sleeper(place: &Place) {

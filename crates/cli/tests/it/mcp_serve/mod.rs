@@ -17,6 +17,17 @@ fn stubborn(place: &Place) -> String {
     format!("trap '' TERM; {sleeper} & echo ready; while :; do wait; done")
 }
 
+/// Waits until the sleeper of the place runs. A shell whose command contains its name does not count.
+fn wait_for_sleeper(place: &Place) {
+    eventually("the sleeper", || {
+        let found = processes::of_text(place.sleeper());
+        let runs = found
+            .iter()
+            .any(|process| process.command == place.sleeper());
+        runs.then_some(())
+    });
+}
+
 /// The state and the method of the end of the item that is a process of a command.
 fn ended_by(receipt: &Value) -> (String, String) {
     let items = receipt["items"].as_array().expect("items");
@@ -102,9 +113,7 @@ fn cancelled_request_ends_a_tree_that_ignores_sigterm() {
     let mut user = McpUser::of(place.allstop().args("mcp serve --grace 200ms"));
     let call = user.call("exec", &json!({"command": stubborn(&place)}));
     let id = user.command_of(call);
-    eventually("the child", || {
-        (!processes::of_text(place.sleeper()).is_empty()).then_some(())
-    });
+    wait_for_sleeper(&place);
     let cancelled = json!({"requestId": call, "reason": "enough"});
     user.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}));
     let report = eventually("the end", || {

@@ -1,0 +1,128 @@
+//! Commands as tasks: the exit of a command and a stop of its task compete.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::{Cause, CauseKind, MessageId};
+use allstop_log::MemoryLog;
+use allstop_mcp_server::{CommandConfig, CommandExecutor};
+use allstop_scope::{RootOptions, Scope};
+use allstop_task::model::{MessagePart, MessageSender, PartContent};
+use allstop_task::{
+    CancelError, Task, TaskManager, TaskMessage, TaskOptions, TaskParts, TaskRequest, TaskState,
+};
+use serde_json::{Value, json};
+
+/// Number of commands in the race. A command exits within a few milliseconds, and the stops come within ten.
+const RACES: u32 = 150;
+
+async fn manager() -> TaskManager {
+    let root = Scope::root("server", RootOptions::current());
+    let parts = TaskParts::of(CommandExecutor::new(CommandConfig::new(".")));
+    let opened = TaskManager::open(
+        Arc::new(MemoryLog::new()),
+        root,
+        Arc::new(parts),
+        TaskOptions::default(),
+    );
+    opened.await.expect("a manager")
+}
+
+fn request(number: u32, command: &str) -> TaskRequest {
+    let id = MessageId::new(number.to_string());
+    let mut message = TaskMessage::text(id, MessageSender::User, "");
+    message.parts = vec![MessagePart {
+        content: PartContent::Data(json!({"command": command})),
+        ..MessagePart::text("")
+    }];
+    TaskRequest::new("ann", message)
+}
+
+/// The stored result of a command.
+fn result(task: &Task) -> Option<&Value> {
+    let part = task.artifacts.last()?.parts.first()?;
+    match &part.content {
+        PartContent::Data(data) => Some(data),
+        _ => None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn exit_and_stop_have_one_true_end() {
+    let manager = manager().await;
+    let (mut exited, mut stopped) = (0, 0);
+    for race in 0..RACES {
+        let accepted = manager.execute(request(race, "echo out; exit 7")).await;
+        let id = accepted.expect("a task").task_id;
+        tokio::time::sleep(Duration::from_micros(u64::from(race) * 70)).await;
+        let answer = manager.cancel(&id, Cause::new(CauseKind::User)).await;
+        let task = manager.get(&id).await.expect("the task");
+        let result = result(&task);
+        match task.status.state {
+            TaskState::Completed => {
+                exited += 1;
+                let result = result.expect("a result");
+                assert_eq!(result["exit_code"], 7, "{result}");
+                assert_eq!(result["output"], "out\n", "{result}");
+                assert_eq!(result["receipt"]["quiet"], true, "{result}");
+                match answer {
+                    Err(CancelError::AlreadyEnded(_)) => {}
+                    // The stop came between the exit and the end of the task.
+                    Ok(outcome) => assert!(outcome.receipt.quiet(), "{:?}", outcome.receipt),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            TaskState::Canceled => {
+                stopped += 1;
+                let outcome = answer.expect("a receipt");
+                assert!(outcome.receipt.quiet(), "{:?}", outcome.receipt);
+                assert_eq!(outcome.receipt.cause().kind, CauseKind::User);
+                assert_eq!(task.ending.receipt.as_deref(), Some(&*outcome.receipt));
+            }
+            state => panic!("{state}: {task:?}"),
+        }
+    }
+    assert!(
+        exited > 0 && stopped > 0,
+        "{exited} exited, {stopped} stopped"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forced_stop_has_no_grace() {
+    let manager = manager().await;
+    let command = "trap '' TERM; echo ready; while :; do sleep 0.01; done";
+    let accepted = manager.execute(request(0, command)).await.expect("a task");
+    let id = accepted.task_id;
+    let mut live = accepted.subscription.with_live_text();
+    // The first output comes after the trap.
+    while let Some(item) = live.next().await {
+        if matches!(item.expect("an item"), allstop_task::LiveItem::Piece(_)) {
+            break;
+        }
+    }
+    let stopping = manager.cancel(&id, Cause::new(CauseKind::User));
+    let (stopped, ()) = tokio::join!(stopping, async { manager.force(&id) });
+    let receipt = stopped.expect("a receipt").receipt;
+    assert!(receipt.quiet(), "{receipt:?}");
+    let after = receipt.quiet_after_ms().expect("it is quiet").as_f64();
+    assert!(after < 1_500.0, "the grace is 2 s, and it took {after} ms");
+    let task = manager.get(&id).await.expect("the task");
+    assert_eq!(
+        result(&task).expect("the output before the end")["output"],
+        "ready\n"
+    );
+}
+
+#[tokio::test]
+async fn force_without_a_stop_does_nothing() {
+    let manager = manager().await;
+    let accepted = manager.execute(request(0, "exit 0")).await.expect("a task");
+    let mut events = accepted.subscription;
+    manager.force(&accepted.task_id);
+    while let Some(event) = events.next().await {
+        event.expect("an event");
+    }
+    let task = manager.get(&accepted.task_id).await.expect("the task");
+    assert_eq!(task.status.state, TaskState::Completed);
+}
