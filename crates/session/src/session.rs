@@ -350,7 +350,7 @@ impl Session {
         rx.await.unwrap_or(Err(MessageRefused::Closed.into()))
     }
 
-    /// Subscribes to the session. The subscription delivers the open permission questions first. Then it delivers every
+    /// Subscribes to the session. The subscription delivers the open questions first. Then it delivers every
     /// record from number `from` on, exactly once and in order, with the live events between the records. `None`
     /// delivers new records only.
     ///
@@ -363,11 +363,11 @@ impl Session {
         let until = self.inner.state.lock().position.version;
         let after = from.map_or(until, |from| Version(from.0.saturating_sub(1)));
         let log = Arc::clone(&self.inner.host.log);
-        let open = self.inner.questions.open();
-        let open = self
-            .inner
-            .hub
-            .events(open.into_iter().map(SessionEventKind::PermissionAsked));
+        let permissions = self.questions().into_iter();
+        let permissions = permissions.map(SessionEventKind::PermissionAsked);
+        let of_servers = self.server_questions().into_iter();
+        let of_servers = of_servers.map(|open| SessionEventKind::ServerAsked(Box::new(open)));
+        let open = self.inner.hub.events(permissions.chain(of_servers));
         Subscription::new(self.id().clone(), log, live, after, until, open)
     }
 

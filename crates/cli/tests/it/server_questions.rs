@@ -32,13 +32,13 @@ for line in sys.stdin:
         send({"id": message["id"], "error": {"code": -32601, "message": "no such method"}})
 "#;
 
-const SCRIPT: &str = "
+pub(crate) const SCRIPT: &str = "
 replies:
   - calls: [{tool: s__greet, arguments: {}}]
   - text: Greeted.
 ";
 
-fn config(place: &Place) -> String {
+pub(crate) fn config(place: &Place) -> String {
     let server = place.file("server.py", SERVER);
     let server = server.display();
     let config = format!("[mcp.servers.s]\ncommand = \"python3\"\nargs = [\"{server}\"]\n");
@@ -46,12 +46,16 @@ fn config(place: &Place) -> String {
 }
 
 fn chat(place: &Place) -> ChatUser<'_> {
-    let chat = place.allstop().arg("chat").args(&config(place));
+    chat_with(place, "")
+}
+
+fn chat_with<'a>(place: &'a Place, flags: &str) -> ChatUser<'a> {
+    let chat = place.allstop().arg("chat").args(&config(place)).args(flags);
     let chat = chat.arg("--model").arg(place.script(SCRIPT));
     ChatUser::with_model(place, chat, Terminal::new())
 }
 
-fn answer(place: &Place) -> String {
+pub(crate) fn answer(place: &Place) -> String {
     std::fs::read_to_string(place.work().join("answer.json")).expect("the server has the answer")
 }
 
@@ -73,6 +77,17 @@ fn user_of_a_chat_fills_in_the_form() {
     user.leaves_chat().0.ok();
 }
 
+/// An answer to permission questions in advance is no answer to the question of a server.
+#[test]
+fn user_of_a_chat_with_yes_gets_the_form() {
+    let place = Place::new();
+    let user = chat_with(&place, "--yes");
+    user.types("hello").waits_for("Who are you?");
+    user.types("/refuse").waits_for("Greeted.");
+    user.presses(CTRL_D);
+    user.leaves_chat().0.ok();
+}
+
 #[test]
 fn user_of_a_chat_refuses_the_form() {
     let place = Place::new();
@@ -90,6 +105,7 @@ fn stop_of_the_turn_ends_the_question() {
     let user = chat(&place);
     user.types("hello").waits_for("Who are you?");
     user.presses(CTRL_C).waits_until_idle();
+    assert_eq!(answer(&place), r#"{"action": "cancel"}"#);
     user.types("/answer Ada")
         .waits_for("no server asks a question");
     user.presses(CTRL_D);

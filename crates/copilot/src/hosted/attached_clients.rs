@@ -19,6 +19,8 @@ pub(crate) struct ClientOptions {
     pub hooks: bool,
     /// True if the client answers questions of the model.
     pub user_input: bool,
+    /// True if the client answers questions of MCP servers.
+    pub elicitation: bool,
 }
 
 /// A client of a session.

@@ -7,6 +7,7 @@ mod client_tools;
 mod client_work;
 mod feed;
 mod fixed_settings;
+mod forms;
 mod hooks;
 
 use std::collections::HashSet;
@@ -24,7 +25,7 @@ use allstop_log::{Version, read_session_end};
 use allstop_model::Model;
 use allstop_runtime::{QuestionRecipient, SessionSetup, StartError, System, SystemPrompt};
 use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkSpec};
-use allstop_session::{FollowUp, OpenQuestion, Session, StopTarget};
+use allstop_session::{FollowUp, FormClient, OpenQuestion, Session, StopTarget};
 use allstop_tools::PermissionAnswer;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -117,6 +118,8 @@ pub(crate) struct HostedSession {
     pub(crate) session: Session,
     pub(crate) tools: Arc<ClientTools>,
     attached_clients: Arc<AttachedClients>,
+    /// Present if the questions of MCP servers stay open for an answer.
+    form_client: Mutex<Option<FormClient>>,
     pub(crate) facts: Arc<ClientFacts>,
     pub(crate) opened_at: Timestamp,
     /// True if the server allows all calls without a permission question.
@@ -224,6 +227,7 @@ impl HostedSession {
             session: opened.session,
             tools,
             attached_clients,
+            form_client: Mutex::new(None),
             facts: Arc::default(),
             opened_at: now(),
             approves_all: AtomicBool::new(false),
@@ -340,6 +344,7 @@ impl HostedSession {
             .change(client.id, choice.client_options)
         {
             // The client already has a feed. A second feed would report the running calls again, with less information.
+            self.update_form_client();
             return;
         }
         let handle = FeedHandle::default();
@@ -373,6 +378,7 @@ impl HostedSession {
             streaming: choice.streaming,
             feed: handle,
         });
+        self.update_form_client();
         if !choice.commands.is_null() {
             // The clients name the commands of a session to their users.
             let data = json!({ "commands": choice.commands });
@@ -393,7 +399,9 @@ impl HostedSession {
     /// Removes a client. Returns true if it was the last client. Open permission questions then wait for a client that
     /// resumes the session.
     pub(crate) fn detach(&self, client: ClientId) -> bool {
-        match self.attached_clients.detach(client) {
+        let detached = self.attached_clients.detach(client);
+        self.update_form_client();
+        match detached {
             DetachedClient::Last => true,
             DetachedClient::OneOfMany if !self.attached_clients.has_permission_handler() => {
                 for question in self.session.questions() {

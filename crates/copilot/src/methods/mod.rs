@@ -5,6 +5,7 @@
 
 mod absent;
 mod answers;
+mod elicitation;
 mod event_log;
 mod foreground;
 mod handover;
@@ -55,6 +56,7 @@ const METHODS: &[(&str, BeginMethod)] = &[
     ("session.getForeground", foreground::get),
     ("session.setForeground", foreground::set),
     ("session.tools.handlePendingToolCall", answers::tool),
+    ("session.ui.handlePendingElicitation", elicitation::answer),
     ("session.ui.handlePendingUserInput", pending::late),
     ("session.ui.handlePendingSampling", pending::late),
     ("session.ui.handlePendingAutoModeSwitch", pending::late),

@@ -13,6 +13,7 @@
 
 mod calls;
 mod context_estimate;
+mod elicitation;
 mod history;
 mod permission;
 mod persisted;
@@ -177,11 +178,10 @@ impl EventTranslator {
             SessionEventKind::PermissionAnswered { id, answer } => {
                 self.permission_answered(id, answer.as_ref());
             }
+            SessionEventKind::ServerAsked(question) => self.server_asked(question),
+            SessionEventKind::ServerQuestionClosed { id } => self.server_question_closed(id),
             // The late answer was given by a client, and its response already reports that the answer was late.
-            // Only clients with forms answer the questions of servers, and this client has none.
-            SessionEventKind::LateAnswer { .. }
-            | SessionEventKind::ServerAsked(_)
-            | SessionEventKind::ServerQuestionClosed { .. } => {}
+            SessionEventKind::LateAnswer { .. } => {}
             SessionEventKind::BackgroundChanged { .. } => {
                 self.ephemeral("session.background_tasks_changed", json!({}));
             }

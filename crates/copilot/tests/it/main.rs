@@ -2,6 +2,7 @@
 
 mod access;
 mod bad_input;
+mod elicitation;
 mod extensions;
 mod handlers;
 mod history;

@@ -64,6 +64,7 @@ impl TestServer {
         let clients = child("clients");
         let system = System::open_in(child("agent"), options).await;
         let system = system.expect("the system opens");
+        system.start_servers().await.expect("nothing is stopped");
         let options = CopilotOptions::new("1.2.3")
             .unattended_max(unattended_max)
             .default_answer(default_answer);

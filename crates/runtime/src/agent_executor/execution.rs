@@ -19,7 +19,6 @@ use tokio::sync::oneshot;
 use super::AgentExecutorInner;
 use super::logged_turn::{LoggedTurn, end_of_earlier_process, events_of_answer};
 use super::message_text::{agent_message, text_of};
-use super::permission_questions::questions_message;
 use super::task_sessions::message_id_of;
 use super::task_turn::{ANSWER, TaskTurn, TurnProgress};
 
@@ -63,7 +62,7 @@ impl AgentExecutorInner {
             turn.answer(&cx.message);
             return Ok(Some(turn));
         }
-        // No turn waits, although the message is a follow-up: the message answers a permission question, and a crash
+        // No turn waits, although the message is a follow-up: the message answers a question, and a crash
         // has ended the turn that asked it.
         if (cx.is_resumed || is_follow_up(&cx.task)) && !self.never_began(cx).await? {
             return Ok(None);
@@ -110,7 +109,7 @@ impl AgentExecutorInner {
     }
 }
 
-/// Failure of a task that had only asked for a permission.
+/// Failure of a task that had only asked a question.
 const QUESTION_LOST: &str =
     "the server ended while the turn waited for this answer; send the first message as a new task";
 
@@ -138,7 +137,7 @@ fn lost_turn(cx: &ExecutionCx, calls: Option<&LostTurn>) -> String {
     }
 }
 
-/// Returns true if the task has a second message of the client, which is an answer to a permission question.
+/// Returns true if the task has a second message of the client, which is an answer to a question.
 fn is_follow_up(task: &Task) -> bool {
     let messages = task.history.iter();
     let of_client = messages.filter(|message| message.role == MessageSender::User);
@@ -167,10 +166,7 @@ impl TaskExecution {
         while let Some(turn) = &mut self.turn {
             let written = match turn.progress(&self.cx.scope, &self.cx.live_text).await {
                 TurnProgress::Stopped => return self.stop().await,
-                TurnProgress::Asked(questions) => {
-                    let message = questions_message(&questions);
-                    return self.wait_for_answer(message).await;
-                }
+                TurnProgress::Asked(message) => return self.wait_for_answer(*message).await,
                 TurnProgress::Began => self.write(TaskEvent::state(TaskState::Working)).await,
                 TurnProgress::TurnEnded(outcome) => {
                     // The client may have denied a call with a text for the model. The turn has ended and can no longer
@@ -261,7 +257,7 @@ impl TaskExecution {
         Ok(ExecutorReturn::Finished)
     }
 
-    /// Ends the execution with permission questions. The turn waits for the next message of the task.
+    /// Ends the execution with questions. The turn waits for the next message of the task.
     async fn wait_for_answer(mut self, message: TaskMessage) -> ExecutorResult {
         let id = self.cx.task.id.clone();
         // The turn is stored before the event is written, because the answer may follow at once.

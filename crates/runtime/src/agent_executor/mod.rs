@@ -20,6 +20,9 @@ mod execution;
 mod logged_turn;
 mod message_text;
 mod permission_questions;
+mod question_id;
+mod question_message;
+mod server_forms;
 mod task_sessions;
 mod task_turn;
 mod turn_stop;
@@ -103,8 +106,11 @@ impl AgentExecutorOptions {
 ///
 /// Permission questions end the execution with the task state `input_required`, and the turn waits. The next message of
 /// the task answers the questions: `yes` or `allow`, `no` or `deny`. Any other text denies the calls, and the model
-/// receives the text as a message. Parts with the id of a question answer only this question. If the process ends while a question is open, the task fails, because the turn was
-/// rolled back.
+/// receives the text as a message. Parts with the id of a question answer only this question. If the process ends while
+/// a question is open, the task fails, because the turn was rolled back.
+///
+/// Questions of MCP servers are asked in the same message. The answer is a part with data, in the form of the protocol:
+/// `{"action": "accept", "content": {…}}`.
 ///
 /// After a crash, a task with a committed turn is completed with the answer of this turn. A task without a begun turn
 /// starts its turn. Any other interrupted task fails.
@@ -279,7 +285,7 @@ impl Cleanup for AgentExecutor {
     }
 }
 
-/// Turns that wait for the answer to a permission question while no execution of their task runs.
+/// Turns that wait for the answer to a question while no execution of their task runs.
 #[derive(Debug, Default)]
 struct WaitingTurns(Mutex<HashMap<TaskId, TaskTurn>>);
 

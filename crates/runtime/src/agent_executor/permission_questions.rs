@@ -20,9 +20,7 @@ use allstop_tools::permission::Doubt;
 use serde_json::Value;
 
 use super::message_text::{agent_message, text_of, text_of_part};
-
-/// Key of a question's id in the metadata of its part, or of a message with one question.
-const QUESTION_ID: &str = "question_id";
+use super::question_id::{QUESTION_ID, has_question_id, named_question};
 
 /// Answer of a client to a permission question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,30 +48,23 @@ pub(super) fn replies_in(
     message: &TaskMessage,
     asked: &[QuestionId],
 ) -> Vec<(QuestionId, PermissionReply)> {
-    let has_id = |part: &MessagePart| part.metadata.contains_key(QUESTION_ID);
     let whole = || PermissionReply::of(text_of(message));
-    if message.parts.iter().any(has_id) {
+    if message.parts.iter().any(has_question_id) {
         let replies = message.parts.iter().filter_map(|part| {
-            let id = named(&part.metadata, asked)?;
+            let id = named_question(&part.metadata, asked.iter())?;
             Some((id, PermissionReply::of(text_of_part(part))))
         });
         return replies.collect();
     }
     if message.metadata.contains_key(QUESTION_ID) {
-        let id = named(&message.metadata, asked);
+        let id = named_question(&message.metadata, asked.iter());
         return id.map(|id| (id, whole())).into_iter().collect();
     }
     asked.iter().map(|id| (id.clone(), whole())).collect()
 }
 
-/// The question in the metadata, if its client was asked.
-fn named(metadata: &JsonMap, asked: &[QuestionId]) -> Option<QuestionId> {
-    let id = metadata.get(QUESTION_ID)?.as_str()?;
-    asked.iter().find(|asked| asked.as_str() == id).cloned()
-}
-
 /// Creates the message of the agent that requests these permissions from the client.
-pub(super) fn questions_message(questions: &[OpenQuestion]) -> TaskMessage {
+pub(super) fn permissions_message(questions: &[OpenQuestion]) -> TaskMessage {
     let message = agent_message("");
     if let [only] = questions {
         let text = format!(

@@ -10,14 +10,16 @@ use allstop_core::record::{Attachment, SessionRecord};
 use allstop_core::{CallId, MessageId, TurnNumber};
 use allstop_scope::{Scope, instant_after};
 use allstop_session::{
-    AnswerResult, FollowUp, MessageHandle, MessageOutcome, NewMessage, OpenQuestion, Session,
-    SessionEvent, SessionEventKind, Subscription,
+    AnswerResult, FollowUp, MessageHandle, MessageOutcome, NewMessage, Session, SessionEvent,
+    SessionEventKind, Subscription,
 };
 use allstop_task::{LiveTextWriter, TaskMessage};
 use allstop_tools::{BackgroundWork, PermissionAnswer};
 use tokio::time::{Instant, sleep_until};
 
 use super::permission_questions::{PermissionReply, replies_in, text_for_model};
+use super::question_message::TurnQuestions;
+use super::server_forms::TaskForms;
 
 /// Id and name of the artifact that contains the answer.
 pub(super) const ANSWER: &str = "answer";
@@ -26,7 +28,7 @@ pub(super) const ANSWER: &str = "answer";
 /// one after another.
 const QUESTIONS_WAIT: Duration = Duration::from_millis(50);
 
-/// The turn of one task. The subscription to the session keeps permission questions open.
+/// The turn of one task. The subscription to the session and the client with forms keep questions open.
 #[derive(Debug)]
 pub(super) struct TaskTurn {
     pub(super) session: Session,
@@ -49,8 +51,9 @@ pub(super) struct TaskTurn {
     /// Message with the text of a client that has denied a call. The running turn takes the message before its next
     /// step.
     pub(super) steered: Option<MessageHandle>,
-    /// Questions that the client of the task was asked last. Its answer counts for no other question.
+    /// Permission questions that the client of the task was asked last. Its answer counts for no other question.
     asked: Vec<QuestionId>,
+    forms: TaskForms,
     /// Time at which the client is asked the open questions.
     asks_at: Option<Instant>,
 }
@@ -62,8 +65,8 @@ pub(super) enum TurnProgress {
     Began,
     /// The turn has ended. Its background work may still run.
     TurnEnded(Arc<MessageOutcome>),
-    /// The turn, or its sub-agents, wait for these permissions.
-    Asked(Vec<OpenQuestion>),
+    /// The turn, or its sub-agents, wait for the answer to this message.
+    Asked(Box<TaskMessage>),
     /// The turn and its attached background work have ended.
     Done,
     /// The time limit of the wait for background work has passed.
@@ -81,6 +84,7 @@ impl TaskTurn {
     ) -> Self {
         Self {
             turn: None,
+            forms: TaskForms::of(&session),
             session,
             sent,
             events,
@@ -167,8 +171,10 @@ impl TaskTurn {
                 return None;
             }
             self.asks_at = None;
-            self.asked = questions.iter().map(|open| open.id.clone()).collect();
-            return Some(TurnProgress::Asked(questions));
+            let permissions = questions.permissions.iter();
+            self.asked = permissions.map(|open| open.id.clone()).collect();
+            let message = questions.message(&mut self.forms);
+            return Some(TurnProgress::Asked(Box::new(message)));
         }
         self.outcome.as_ref()?;
         let running = self.running_background();
@@ -225,17 +231,21 @@ impl TaskTurn {
         works
     }
 
-    /// Returns the permission questions of the turn and its sub-agents.
-    fn open_questions(&self) -> Vec<OpenQuestion> {
-        let mut questions = self.session.questions();
+    /// Returns the questions of the turn and its sub-agents.
+    fn open_questions(&self) -> TurnQuestions {
+        let mut questions = TurnQuestions {
+            permissions: self.session.questions(),
+            of_servers: self.session.server_questions(),
+        };
         // This is checked after the questions are read. If the check came first, this turn could end in between, and a
         // question of the next turn would count as a question of this turn.
         let is_running = self.turn.is_some() && self.sent.try_outcome().is_none();
-        let is_own = |open: &OpenQuestion| match open.agents.first() {
+        let is_own = |agents: &[CallId]| match agents.first() {
             Some(call) => self.calls.contains(call),
             None => is_running,
         };
-        questions.retain(is_own);
+        questions.permissions.retain(|open| is_own(&open.agents));
+        questions.of_servers.retain(|open| is_own(&open.agents));
         questions
     }
 
@@ -248,9 +258,12 @@ impl TaskTurn {
     /// closed. The client is asked the questions without an answer again.
     pub(super) fn answer(&mut self, message: &TaskMessage) {
         let mut asked = std::mem::take(&mut self.asked);
+        // A text of the client answers all permission questions that it was asked, also those that are closed.
+        let is_alone = asked.is_empty();
         asked.retain(|asked| self.is_open(asked));
         let replies = replies_in(message, &asked);
-        if replies.is_empty() {
+        let fills_in = self.forms.answer(message, &self.session, is_alone);
+        if replies.is_empty() && !fills_in {
             return;
         }
         // The task works again, so `Began` is reported again.

@@ -1,6 +1,7 @@
 //! A running system: one store, one model, one tree of scopes, and sessions. All work of the sessions runs in the
 //! scopes, and a stop of a scope ends the work in the scope and below.
 
+mod advance_answers;
 mod builtin_script;
 mod cleanup;
 mod hidden;

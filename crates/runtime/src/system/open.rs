@@ -13,11 +13,12 @@ use allstop_scope::NotStarted;
 use allstop_session::AgentRequest;
 use allstop_tools::permission::ModeSwitch;
 use allstop_tools::{
-    BackgroundHost, FolderAccess, OutputFolder, PermissionPolicy, Permissions, ShellConfig,
-    ToolRegistry, ToolSource, Workspace, builtin_tools, names,
+    BackgroundHost, FolderAccess, OutputFolder, PermissionPolicy, Permissions, Prompter,
+    ShellConfig, ToolRegistry, ToolSource, Workspace, builtin_tools, names,
 };
 
 use super::SystemParts;
+use super::advance_answers::AdvanceAnswers;
 use super::hidden::without_exempted;
 use super::options::SystemOptions;
 use super::setup::{QuestionRecipient, SessionSetup};
@@ -186,9 +187,13 @@ pub(super) fn agent(
     prompt: &ComposedPrompt,
     spill: &SpillFolder,
 ) -> Result<Agent, StartError> {
-    let prompter = match setup.recipient {
-        QuestionRecipient::Subscribers => &request.prompter,
-        QuestionRecipient::Prompter => &parts.prompter,
+    let clients = Arc::clone(&request.prompter);
+    let prompter: Arc<dyn Prompter> = match setup.recipient {
+        QuestionRecipient::Subscribers => clients,
+        QuestionRecipient::Prompter => Arc::new(AdvanceAnswers {
+            permissions: Arc::clone(&parts.prompter),
+            servers: clients,
+        }),
     };
     // The opener of a session with its own tools or folder chooses all that the model can load.
     let has_definitions = setup.tools.is_none() && setup.folder.is_none();
@@ -236,7 +241,7 @@ pub(super) fn agent(
         .tools(tools)
         .tool_source(source)
         .settings(settings)
-        .permissions(permissions, Arc::clone(prompter))
+        .permissions(permissions, prompter)
         .clock(Arc::clone(&parts.now))
         .name(AGENT_NAME);
     if let Some(owner) = &parts.owner {

@@ -145,6 +145,7 @@ impl Subscription {
 fn question_of(event: &SessionEvent) -> Option<&QuestionId> {
     match &event.kind {
         SessionEventKind::PermissionAsked(question) => Some(&question.id),
+        SessionEventKind::ServerAsked(question) => Some(&question.id),
         _ => None,
     }
 }

@@ -7,6 +7,9 @@ use super::shortened;
 /// Maximum number of options of a field.
 const OPTIONS_MAX: usize = 64;
 
+/// Formats of a text in MCP.
+const TEXT_FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
+
 /// Field of a form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormField {
@@ -33,6 +36,8 @@ pub enum FieldKind {
         min: usize,
         /// Maximum length.
         max: usize,
+        /// Format for people: `email`, `uri`, `date` or `date-time`. The server checks the value.
+        format: Option<&'static str>,
     },
     /// A number.
     Number {
@@ -77,6 +82,7 @@ impl FormField {
             ("string", None) => FieldKind::Text {
                 min: count(schema, "minLength").unwrap_or(0),
                 max: count(schema, "maxLength").unwrap_or(usize::MAX),
+                format: format_of(schema),
             },
             ("array", _) => FieldKind::Many {
                 options: options(schema.get("items")?)?,
@@ -150,7 +156,7 @@ impl FormField {
                 .any(|option| value.as_str() == Some(&option.value))
         };
         let is_valid = match &self.kind {
-            FieldKind::Text { min, max } => value
+            FieldKind::Text { min, max, .. } => value
                 .as_str()
                 .is_some_and(|text| (*min..=*max).contains(&text.chars().count())),
             FieldKind::Boolean => value.is_boolean(),
@@ -177,14 +183,16 @@ impl FormField {
             FieldKind::Text {
                 min,
                 max: usize::MAX,
+                ..
             } if *min <= 1 => format!("`{label}`: a text"),
             FieldKind::Text {
                 min,
                 max: usize::MAX,
+                ..
             } => {
                 format!("`{label}`: a text with at least {min} characters")
             }
-            FieldKind::Text { min, max } => {
+            FieldKind::Text { min, max, .. } => {
                 format!("`{label}`: a text with {min} to {max} characters")
             }
             FieldKind::Boolean => format!("`{label}`: yes or no"),
@@ -203,6 +211,12 @@ impl FormField {
             }
         }
     }
+}
+
+/// Format of a text in the schema, if it is one of the formats of MCP.
+fn format_of(schema: &Value) -> Option<&'static str> {
+    let format = schema.get("format")?.as_str()?;
+    TEXT_FORMATS.into_iter().find(|known| *known == format)
 }
 
 /// Options of a schema, in each form that MCP has: `enum`, with `enumNames` or without, `oneOf` and `anyOf`.

@@ -4,6 +4,7 @@
 //! person can answer, the server gets a refusal, and the outcome of the turn lists the question.
 
 mod field;
+mod schema;
 
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@ mod order;
 mod questions;
 mod recovery;
 mod removal;
+mod server_questions;
 mod stops;
 mod stops_elsewhere;
 mod support;
