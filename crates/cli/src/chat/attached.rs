@@ -71,13 +71,16 @@ impl ImageFinder {
         }
     }
 
-    /// Reads the images that a message names, each file once. Names of other files are only text. May wait for a slow
-    /// disk. The error is a message for the user.
-    pub(super) fn read(&self, text: &str) -> Result<AttachedImages, String> {
+    /// Reads the images that a message names, each file once. Names of other files are only text, and `resources` name
+    /// no files. May wait for a slow disk. The error is a message for the user.
+    pub(super) fn read(&self, text: &str, resources: &[String]) -> Result<AttachedImages, String> {
         let mut images: Vec<Image> = Vec::new();
         let mut rows = Vec::new();
         let mut paths = BTreeSet::new();
         for name in names(text) {
+            if resources.contains(&name) {
+                continue;
+            }
             let path = self.path(Path::new(&name));
             let is_typed = !self.found.contains(&name);
             if is_typed && is_image_name(&name) && is_missing(&path) {
@@ -194,23 +197,35 @@ mod tests {
         std::fs::write(folder.path().join("text.png"), "text").unwrap();
         let mut finder = ImageFinder::new(folder.path().to_owned(), None);
         let name = "@\"my shot.png\"";
-        let attached = finder.read(&format!("{name} @src/main.rs @user")).unwrap();
+        let attached = finder
+            .read(&format!("{name} @src/main.rs @user"), &[])
+            .unwrap();
         assert_eq!(attached.rows, ["[image my shot.png, 1 kB]"]);
         assert!(
             finder
-                .read("@text.png")
+                .read("@text.png", &[])
                 .unwrap_err()
                 .contains("not an image")
         );
-        let attached = finder.read("see @none.png or @text.png/x.png").unwrap();
+        let attached = finder
+            .read("see @none.png or @text.png/x.png", &[])
+            .unwrap();
         let rows = [
             "no image @none.png: the file does not exist",
             "no image @text.png/x.png: the file does not exist",
         ];
         assert_eq!(attached.rows, rows);
+        let resource = "docs:file:///none.png".to_owned();
+        let attached = finder.read(&format!("@{resource}"), &[resource.clone()]);
+        assert!(attached.unwrap().rows.is_empty());
         finder.remember("my shot.png".to_owned());
         std::fs::remove_file(folder.path().join("my shot.png")).unwrap();
-        assert!(finder.read(name).unwrap_err().contains("does not exist"));
+        assert!(
+            finder
+                .read(name, &[])
+                .unwrap_err()
+                .contains("does not exist")
+        );
     }
 
     #[test]
@@ -221,7 +236,9 @@ mod tests {
         let work = home.path().join("work");
         std::fs::create_dir(&work).unwrap();
         let finder = ImageFinder::new(work, Some(home.path().to_owned()));
-        let attached = finder.read("@~/x.png @../x.png @../work/../x.png").unwrap();
+        let attached = finder
+            .read("@~/x.png @../x.png @../work/../x.png", &[])
+            .unwrap();
         assert_eq!(attached.rows, ["[image ~/x.png, 1 kB]"]);
         assert_eq!(attached.images.len(), 1);
         let name = format!("@{}/x.png ", home.path().display());

@@ -9,6 +9,7 @@ mod server_forms;
 mod session_events;
 
 use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,11 +25,13 @@ use anyhow::Context as _;
 use futures::FutureExt as _;
 use futures::future::{AbortHandle, BoxFuture};
 use futures::stream::{FuturesUnordered, StreamExt as _};
+use tokio::sync::oneshot;
 
 use super::attached::ImageFinder;
 use super::call_outputs::CallOutputs;
 use super::complete::file_word;
 use super::next::{ChatEnd, NextChat};
+use super::server_content::is_prompt;
 use super::state::{ChatEffect, ChatEvent, ChatState, MessageNumber, TypedInput};
 use super::status::ChatStatus;
 use super::{ChatInput, OpenChat, leave};
@@ -39,6 +42,7 @@ use crate::questions::SessionQuestions;
 use crate::signals::EndSignals;
 use crate::supervise::Supervisor;
 use crate::suspend::{job_control, suspend_session, suspend_silently};
+use attach::UnsentMessage;
 use pending::FinishedWork;
 use server_forms::ServerForms;
 
@@ -109,6 +113,7 @@ pub(super) async fn run(
         has_focus: true,
         images,
         unsent: VecDeque::new(),
+        reading: None,
         is_pasting: false,
         mode,
         echoed: None,
@@ -215,8 +220,10 @@ struct ChatLoop<'a> {
     has_focus: bool,
     /// Reader of the images that messages name.
     images: ImageFinder,
-    /// Messages whose images are not read yet, and the messages after them.
-    unsent: VecDeque<(MessageNumber, String)>,
+    /// Messages whose images and resources are not read yet, and the messages after them.
+    unsent: VecDeque<UnsentMessage>,
+    /// Dropped if the oldest unsent message is withdrawn, which ends the reading for it.
+    reading: Option<oneshot::Sender<Infallible>>,
     /// True while a pasted path is looked up. Keys wait.
     is_pasting: bool,
     /// Request to leave the chat, if any.
@@ -488,7 +495,22 @@ impl ChatLoop<'_> {
         }
         let view = &self.chat.view;
         match effect {
-            ChatEffect::Send(number, text) => return self.send(number, text),
+            ChatEffect::Send(number, text) => {
+                let is_prompt = false;
+                return Some(self.send(UnsentMessage {
+                    number,
+                    text,
+                    is_prompt,
+                }));
+            }
+            ChatEffect::SendServerPrompt(number, text) => {
+                let is_prompt = true;
+                return Some(self.send(UnsentMessage {
+                    number,
+                    text,
+                    is_prompt,
+                }));
+            }
             ChatEffect::ShowMessage(text)
                 if self
                     .echoed
@@ -513,10 +535,16 @@ impl ChatLoop<'_> {
             ChatEffect::GiveUpWait => {
                 self.wait.take().iter().for_each(AbortHandle::abort);
             }
-            ChatEffect::Complete => match file_word(&self.state.typed_line()) {
-                Some(_) => self.find_files(),
-                None => return Some(ChatEvent::Names(self.names())),
-            },
+            ChatEffect::Complete => {
+                let line = self.state.typed_line();
+                if is_prompt(&line) {
+                    self.find_prompts();
+                } else if file_word(&line).is_some() {
+                    self.find_files();
+                } else {
+                    return Some(ChatEvent::Names(self.names()));
+                }
+            }
             ChatEffect::OpenEditor => self.open_editor(),
             ChatEffect::RunCommand(command) => self.command(command),
             ChatEffect::Answer(number, answer) => {

@@ -4,6 +4,7 @@ use allstop_runtime::Definitions;
 use allstop_session::FollowUp;
 use allstop_tools::permission::PermissionMode;
 
+use super::server_content::is_prompt;
 use crate::pasted_mark::unmark;
 use crate::typed_command::TypedCommand;
 
@@ -34,11 +35,14 @@ Commands:
   /export [FILE]      write the conversation to a Markdown file
   /thinking           show the reasoning of the model, or hide it again
   /quit               leave the chat; lists running work first, and a second /quit stops that work
+  /mcp:SERVER:PROMPT [ARGUMENTS]
+                      send a prompt of an MCP server
   //…                 a message that begins with a slash
 Keys:
   Enter sends · Alt-Enter, Ctrl-J or \\ and Enter: a new line · Up, Down: earlier input
   Ctrl-R searches earlier input, and again an older entry; Escape ends the search
   Tab completes a command, and a file after @ · @shot.png attaches an image
+  @SERVER:URI adds a resource of an MCP server
   Ctrl-L clears the screen
   Ctrl-_ undoes a change of the line · Ctrl-T swaps two letters · Ctrl-G opens $EDITOR
   Shift-Tab: the next mode
@@ -56,6 +60,8 @@ pub(super) enum TypedLine {
     Message(String),
     /// Message for the model: the prompt of a command from a file, with its arguments.
     Prompt(String),
+    /// Command for a prompt of an MCP server.
+    ServerPrompt(String),
     /// Command for the chat.
     Command(ChatCommand),
     /// Error message about an unknown command or wrong arguments.
@@ -171,6 +177,9 @@ impl TypedLine {
         };
         if command.starts_with('/') {
             return Self::Message(command.to_owned());
+        }
+        if is_prompt(text) {
+            return Self::ServerPrompt(text.to_owned());
         }
         // A path, such as `/etc/hosts`, is no command.
         let first = command.split_whitespace().next().unwrap_or_default();
@@ -326,6 +335,10 @@ mod tests {
         assert_eq!(
             read("/etc/hosts is full"),
             TypedLine::Message("/etc/hosts is full".into())
+        );
+        assert_eq!(
+            read("/mcp:docs:review a/b.md"),
+            TypedLine::ServerPrompt("/mcp:docs:review a/b.md".into())
         );
         assert_eq!(command("/stop"), ChatCommand::Stop(TypedTarget::Turn));
         assert_eq!(

@@ -15,6 +15,7 @@ mod next;
 mod open_chat;
 mod piped;
 mod said;
+mod server_content;
 mod state;
 mod status;
 mod view;

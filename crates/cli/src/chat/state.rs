@@ -117,6 +117,7 @@ impl ChatState {
             ChatEvent::Key(key) => return self.key(key, now),
             ChatEvent::InputEnded => return self.signal(EndSignal::HangUp, now),
             ChatEvent::Signal(signal) => return self.signal(signal, now),
+            ChatEvent::Reads(message) => self.messages.reads(message),
             ChatEvent::Attached { message, rows } => self.messages.attached(message, rows),
             ChatEvent::Accepted { message, steers } => self.messages.accepted(message, steers),
             ChatEvent::Taken(message) => return self.messages.taken(message),
@@ -250,6 +251,9 @@ impl ChatState {
                         .send_prompt(text.trim_end().to_owned(), prompt),
                 ]
             }
+            InputResult::Line(TypedLine::ServerPrompt(command), _) => {
+                vec![self.messages.send_server_prompt(command)]
+            }
             InputResult::Line(TypedLine::Command(ChatCommand::Quit), text) => {
                 vec![ChatEffect::ShowCommand(text), ChatEffect::AskToLeave]
             }
@@ -313,11 +317,12 @@ impl ChatState {
             1 => "the waiting message is back on the input line".to_owned(),
             count => format!("the {count} waiting messages are back on the input line"),
         };
-        vec![
-            ChatEffect::Withdraw(numbers, cause.clone()),
-            ChatEffect::StopTurn(cause),
-            ChatEffect::Note(said),
-        ]
+        let mut effects = vec![ChatEffect::Withdraw(numbers, cause.clone())];
+        if self.is_busy() {
+            effects.push(ChatEffect::StopTurn(cause));
+        }
+        effects.push(ChatEffect::Note(said));
+        effects
     }
 
     fn interrupt(&mut self, now: Instant) -> Vec<ChatEffect> {

@@ -72,6 +72,7 @@ mod serve_agent;
 mod serve_push;
 mod serve_retention;
 mod server_questions;
+mod server_content;
 mod server_questions_of_tasks;
 mod servers;
 mod service_units;

@@ -91,19 +91,29 @@ pub(super) fn content_of(result: ServerResult) -> Option<McpToolResult> {
         _ => return None,
     };
     let is_error = result.is_error == Some(true);
-    let mut text = String::new();
-    let mut images = Vec::new();
-    for block in &result.content {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text += &block_text(block, &mut images);
-    }
+    let (mut text, images) = content_of_blocks(&result.content);
     if text.is_empty() {
         text = match &result.structured_content {
             Some(value) => value.to_string(),
             None => "[no output]".to_owned(),
         };
+    }
+    Some(McpToolResult {
+        text,
+        images,
+        is_error,
+    })
+}
+
+/// Text and images of blocks, with a note about images that are left out.
+pub(super) fn content_of_blocks(blocks: &[ContentBlock]) -> (String, Images) {
+    let mut text = String::new();
+    let mut images = Vec::new();
+    for block in blocks {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text += &block_text(block, &mut images);
     }
     let (images, left_out) = Images::first_within_limits(images);
     if left_out > 0 {
@@ -111,11 +121,7 @@ pub(super) fn content_of(result: ServerResult) -> Option<McpToolResult> {
         let note = format!("\n[{images} left out: too many images in one result]");
         text.push_str(&note);
     }
-    Some(McpToolResult {
-        text,
-        images,
-        is_error,
-    })
+    (text, images)
 }
 
 /// Text for a block. Appends the image of the block to `images`.

@@ -53,6 +53,7 @@ mod pipes;
 mod process;
 mod server;
 mod servers;
+mod server_content;
 mod state;
 mod status_events;
 mod subscription;
@@ -72,4 +73,5 @@ pub use login::{LoginClient, LoginOptions, McpLogin, McpLoginError, forget_login
 pub use server::McpServer;
 pub use servers::{McpServers, McpTools};
 pub use state::McpState;
+pub use server_content::{McpContent, McpContentError, McpPrompt, SERVER_CONTENT_BYTES_MAX};
 pub use status_events::{McpStatusEvent, McpStatusEvents};

@@ -1,5 +1,5 @@
-//! Images of messages. A thread reads the files, because a disk can be slow. Later messages and keys wait, so that their
-//! order stays.
+//! Images, resources and prompts of messages. A thread reads the files, because a disk can be slow. Later messages and
+//! keys wait, so that their order stays.
 
 use std::time::Instant;
 
@@ -8,64 +8,118 @@ use allstop_core::receipt::ItemKind;
 use allstop_scope::{Scope, WorkSpec};
 use allstop_terminal::Key;
 use futures::FutureExt as _;
+use tokio::sync::oneshot;
 
 use super::ChatLoop;
 use super::pending::FinishedWork;
 use crate::chat::attached::{self, AttachedImages};
 use crate::chat::complete::CompletionNames;
+use crate::chat::server_content::{CompleteMessage, complete_message, named_resources};
 use crate::chat::state::{ChatActivity, ChatEvent, MessageNumber};
 use crate::image_names::{ends_in_word, names};
-use crate::pasted_mark::mark;
+use crate::pasted_mark::{mark, unmark};
+
+/// A message whose images and resources are not read yet.
+#[derive(Debug, Clone)]
+pub(super) struct UnsentMessage {
+    pub(super) number: MessageNumber,
+    pub(super) text: String,
+    /// True if the text is the command for a prompt of an MCP server.
+    pub(super) is_prompt: bool,
+}
+
+impl UnsentMessage {
+    /// True if something must be read before the message is sent.
+    fn needs_reading(&self) -> bool {
+        self.is_prompt || attached::names_files(&self.text)
+    }
+}
 
 impl ChatLoop<'_> {
-    /// Sends a message with the images that it names.
-    pub(super) fn send(&mut self, message: MessageNumber, text: String) -> Option<ChatEvent> {
-        if self.unsent.is_empty() && !attached::names_files(&text) {
-            return Some(self.send_now(message, &text, Images::default()));
+    /// Sends a message with the images and resources that it names.
+    pub(super) fn send(&mut self, message: UnsentMessage) -> ChatEvent {
+        if self.unsent.is_empty() && !message.needs_reading() {
+            let UnsentMessage { number, text, .. } = message;
+            return self.send_now(number, &unmark(&text), Images::default());
         }
-        self.unsent.push_back((message, text));
+        let number = message.number;
+        self.unsent.push_back(message);
         if self.unsent.len() == 1 {
-            self.read_images();
+            self.read_parts();
         }
-        None
+        ChatEvent::Reads(number)
     }
 
-    /// Reads the images of the oldest unsent message.
-    fn read_images(&mut self) {
-        let Some((_, text)) = self.unsent.front().cloned() else {
+    /// Reads the images and resources of the oldest unsent message.
+    fn read_parts(&mut self) {
+        let Some(UnsentMessage {
+            text, is_prompt, ..
+        }) = self.unsent.front().cloned()
+        else {
             return;
         };
+        let servers = self.chat.system.mcp().all().to_vec();
         let finder = self.images.clone();
         let scope = Scope::root("images", self.chat.host.scopes());
         let spec = WorkSpec::new(ItemKind::Thread, "reading images");
-        let reading = scope.spawn_blocking(spec, move |_| finder.read(&text));
+        let (named, typed) = (named_resources(&text, &servers), text.clone());
+        let reading = scope.spawn_blocking(spec, move |_| {
+            if is_prompt {
+                Ok(AttachedImages::default())
+            } else {
+                finder.read(&typed, &named)
+            }
+        });
         let read = async move {
-            FinishedWork::ImagesRead(match reading {
+            let attached = match reading {
                 Ok(reading) => reading.await.unwrap_or_else(|lost| Err(lost.to_string())),
                 Err(not_started) => Err(not_started.to_string()),
+            };
+            complete_message(&text, is_prompt, attached?, &servers).await
+        };
+        let (held, withdrawn) = oneshot::channel();
+        self.reading = Some(held);
+        let read = async move {
+            FinishedWork::PartsRead(tokio::select! {
+                read = read => read,
+                _ = withdrawn => Err("the message was withdrawn".to_owned()),
             })
         };
         self.pending.push(read.boxed());
     }
 
-    /// Sends the message whose images were read, and then the messages after it.
-    pub(super) fn images_read(&mut self, read: Result<AttachedImages, String>) {
+    /// Ends the reading for the oldest unsent message if it is one of these.
+    pub(super) fn end_reading_of(&mut self, withdrawn: &[MessageNumber]) {
+        let oldest = self.unsent.front().map(|message| message.number);
+        if oldest.is_some_and(|oldest| withdrawn.contains(&oldest)) {
+            self.reading = None;
+        }
+    }
+
+    /// Sends the message whose parts were read, and then the messages after it.
+    pub(super) fn parts_read(&mut self, read: Result<CompleteMessage, String>) {
         let mut read = Some(read);
-        while let Some((message, text)) = self.unsent.pop_front() {
-            let attached = match read.take() {
-                Some(attached) => attached,
-                None if attached::names_files(&text) => {
-                    self.unsent.push_front((message, text));
-                    return self.read_images();
+        self.reading = None;
+        while let Some(message) = self.unsent.pop_front() {
+            let complete = match read.take() {
+                Some(complete) => complete,
+                None if message.needs_reading() => {
+                    self.unsent.push_front(message);
+                    return self.read_parts();
                 }
-                None => Ok(AttachedImages::default()),
+                None => Ok(CompleteMessage {
+                    text: unmark(&message.text),
+                    attached: AttachedImages::default(),
+                }),
             };
+            let message = message.number;
             // A stop has put the text of the message back on the input line.
             if !self.state.is_waiting(message) {
                 continue;
             }
-            let event = match attached {
-                Ok(AttachedImages { images, rows }) => {
+            let event = match complete {
+                Ok(CompleteMessage { text, attached }) => {
+                    let AttachedImages { images, rows } = attached;
                     self.apply(ChatEvent::Attached { message, rows });
                     self.send_now(message, &text, images)
                 }

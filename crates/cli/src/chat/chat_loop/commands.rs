@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use allstop_core::receipt::{ItemKind, ReceiptItem};
 use allstop_core::{CallId, Cause, CauseKind};
@@ -14,6 +14,7 @@ use allstop_tools::files::file_names;
 use futures::FutureExt as _;
 use futures::future::{AbortHandle, Abortable};
 use tempfile::NamedTempFile;
+use tokio::time::timeout;
 
 use super::pending::FinishedWork;
 use super::{ChatLoop, KnownCall};
@@ -22,6 +23,7 @@ use crate::chat::command::{BackgroundCommand, ChatCommand, HELP, TypedTarget};
 use crate::chat::complete::CompletionNames;
 use crate::chat::next::NextChat;
 use crate::chat::said::Said;
+use crate::chat::server_content::{prompt_names, resource_names};
 use crate::chat::state::{ChatEvent, CommandWork};
 use crate::config_edit;
 use crate::display::{
@@ -30,6 +32,9 @@ use crate::display::{
 use crate::host::ProcessHost;
 use crate::offered_models::{list, offered_models};
 use crate::short_id::short;
+
+/// Maximum wait for the names at MCP servers. A person who presses Tab waits for the answer.
+const COMPLETION_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Maximum number of files that are searched for a name.
 const FILES_MAX: usize = 20_000;
@@ -309,9 +314,10 @@ impl ChatLoop<'_> {
         self.pending.push(said.boxed());
     }
 
-    /// Lists the files of the working folder, to complete the name of one.
+    /// Lists the files of the working folder and the resources of MCP servers, to complete the name of one.
     pub(super) fn find_files(&self) {
         let folder = self.chat.system.folder().to_owned();
+        let servers = self.chat.system.mcp().all().to_vec();
         let scope = Scope::root("files", self.chat.host.scopes());
         let spec = WorkSpec::new(ItemKind::Thread, "listing files");
         let found = scope.spawn_blocking(spec, move |cx| file_names(&folder, FILES_MAX, &cx));
@@ -321,7 +327,18 @@ impl ChatLoop<'_> {
                 Ok(found) => found.await.unwrap_or_default(),
                 Err(_not_started) => Vec::new(),
             };
-            FinishedWork::Files(files)
+            let resources = timeout(COMPLETION_WAIT_MAX, resource_names(&servers)).await;
+            FinishedWork::Files([files, resources.unwrap_or_default()].concat())
+        };
+        self.pending.push(found.boxed());
+    }
+
+    /// Lists the prompts of MCP servers, to complete the command for one.
+    pub(super) fn find_prompts(&self) {
+        let servers = self.chat.system.mcp().all().to_vec();
+        let found = async move {
+            let names = timeout(COMPLETION_WAIT_MAX, prompt_names(&servers)).await;
+            FinishedWork::Prompts(names.unwrap_or_default())
         };
         self.pending.push(found.boxed());
     }

@@ -10,11 +10,11 @@ use allstop_session::{Admission, MessageOutcome, NewMessage, SendError, SessionS
 use futures::FutureExt as _;
 
 use super::{ChatLoop, LeaveRequest};
-use crate::chat::attached::AttachedImages;
+use crate::chat::complete::CompletionNames;
 use crate::chat::said::Said;
+use crate::chat::server_content::CompleteMessage;
 use crate::chat::state::{ChatEvent, CommandWork, MessageNumber};
 use crate::display::is_worth_showing;
-use crate::pasted_mark::unmark;
 use allstop_remote::RemoteStop;
 
 /// Maximum number of remembered stops. The outcome of a stopped message arrives within a second after the stop, and no
@@ -29,8 +29,10 @@ pub(super) enum FinishedWork {
     History(Result<Arc<Conversation>, SessionError>),
     /// Files of the working folder, to complete a name.
     Files(Vec<String>),
-    /// The images of the oldest unsent message.
-    ImagesRead(Result<AttachedImages, String>),
+    /// The images and resources of the oldest unsent message.
+    PartsRead(Result<CompleteMessage, String>),
+    /// Names of the commands for prompts of MCP servers.
+    Prompts(Vec<String>),
     /// A pasted text, and the names after `@` if the text is only paths of images.
     Pasted {
         text: String,
@@ -54,7 +56,7 @@ impl ChatLoop<'_> {
         text: &str,
         images: Images,
     ) -> ChatEvent {
-        let new = NewMessage::from(unmark(text)).images(images);
+        let new = NewMessage::from(text).images(images);
         match self.chat.session.send(new) {
             Ok(sent) => {
                 self.numbers.insert(sent.id.clone(), message);
@@ -86,6 +88,7 @@ impl ChatLoop<'_> {
     /// Stops messages before their turns begin. The texts of these messages return to the input line, and the receipts
     /// of these stops are not shown.
     pub(super) fn withdraw(&mut self, numbers: &[MessageNumber], cause: &Cause) {
+        self.end_reading_of(numbers);
         let ids = self.numbers.iter();
         let ids = ids.filter(|(_, number)| numbers.contains(number));
         let targets: Vec<_> = ids.map(|(id, _)| StopTarget::Message(id.clone())).collect();
@@ -163,7 +166,11 @@ impl ChatLoop<'_> {
                 self.apply(ChatEvent::CommandEnded);
             }
             FinishedWork::Files(files) => self.files_found(files),
-            FinishedWork::ImagesRead(read) => self.images_read(read),
+            FinishedWork::PartsRead(read) => self.parts_read(read),
+            FinishedWork::Prompts(commands) => self.apply(ChatEvent::Names(CompletionNames {
+                commands,
+                ..CompletionNames::default()
+            })),
             FinishedWork::Pasted { text, names } => self.pasted(&text, names),
             FinishedWork::Edited(edited) => self.editor_closed(edited),
             FinishedWork::Compacted(said) => {

@@ -29,11 +29,13 @@ pub(in crate::chat) enum ChatEvent {
     InputEnded,
     /// A signal arrived.
     Signal(EndSignal),
-    /// The images of a message were read.
+    /// The images and resources of a message are being read.
+    Reads(MessageNumber),
+    /// The images and resources of a message were read.
     Attached {
         /// The message.
         message: MessageNumber,
-        /// A row for people for each image.
+        /// A row for people for each of them.
         rows: Vec<String>,
     },
     /// The session accepted a message.
@@ -94,6 +96,8 @@ pub(in crate::chat) enum ChatEvent {
 pub(in crate::chat) enum ChatEffect {
     /// Send a message to the session.
     Send(MessageNumber, String),
+    /// Get the prompt of an MCP server that this command names, and send it to the session.
+    SendServerPrompt(MessageNumber, String),
     /// Show a message whose answer follows.
     ShowMessage(String),
     /// Show a message that the running turn has taken.

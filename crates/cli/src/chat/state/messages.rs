@@ -20,6 +20,8 @@ struct UnansweredMessage {
     images: Vec<String>,
     /// True if the running turn takes the message after its current step.
     steers: bool,
+    /// True while its images and resources are read, so that the session does not have the message yet.
+    is_unsent: bool,
     shown: bool,
 }
 
@@ -79,15 +81,25 @@ impl ChatMessages {
     /// Adds a new message that was typed as `text`, and sends `prompt`. The person sees the typed text, also if it
     /// returns to the input line.
     pub(super) fn send_prompt(&mut self, text: String, prompt: String) -> ChatEffect {
+        ChatEffect::Send(self.add(text), prompt)
+    }
+
+    /// Adds a new message, which is a prompt of an MCP server, and returns the effect that gets and sends it.
+    pub(super) fn send_server_prompt(&mut self, command: String) -> ChatEffect {
+        ChatEffect::SendServerPrompt(self.add(command.clone()), command)
+    }
+
+    fn add(&mut self, text: String) -> MessageNumber {
         self.last += 1;
         self.open.push_back(UnansweredMessage {
             number: self.last,
             text,
             images: Vec::new(),
             steers: false,
+            is_unsent: false,
             shown: false,
         });
-        ChatEffect::Send(self.last, prompt)
+        self.last
     }
 
     /// True if the message has no outcome yet.
@@ -101,9 +113,16 @@ impl ChatMessages {
         }
     }
 
+    pub(super) fn reads(&mut self, message: MessageNumber) {
+        if let Some(open) = self.find(message) {
+            open.is_unsent = true;
+        }
+    }
+
     pub(super) fn accepted(&mut self, message: MessageNumber, steers: bool) {
         if let Some(open) = self.find(message) {
             open.steers = steers;
+            open.is_unsent = false;
         }
     }
 
@@ -151,14 +170,14 @@ impl ChatMessages {
 
     /// Withdraws the messages that wait for turns after the stopped turn, and returns them from the oldest to the
     /// newest. If no turn and no compaction runs, the stop covers the first message, so the first message is not
-    /// withdrawn.
+    /// withdrawn, unless it is not sent yet.
     pub(super) fn withdraw(&mut self, compacts: bool) -> Vec<(MessageNumber, String)> {
         let first = usize::from(self.turn.is_none() && !compacts);
         let (kept, withdrawn): (Vec<_>, Vec<_>) = self
             .open
             .drain(..)
             .enumerate()
-            .partition(|(at, open)| *at < first || open.shown);
+            .partition(|(at, open)| (*at < first && !open.is_unsent) || open.shown);
         self.open = kept.into_iter().map(|(_, open)| open).collect();
         let withdrawn = withdrawn.into_iter();
         withdrawn

@@ -352,6 +352,9 @@ pub(super) fn effects_of(line: TypedLine, text: String) -> Vec<ChatEffect> {
             ChatEffect::RunCommand(command),
         ],
         TypedLine::Wrong(why) => vec![ChatEffect::ShowCommand(text), ChatEffect::Note(why)],
-        TypedLine::Empty | TypedLine::Message(_) | TypedLine::Prompt(_) => Vec::new(),
+        TypedLine::Empty
+        | TypedLine::Message(_)
+        | TypedLine::Prompt(_)
+        | TypedLine::ServerPrompt(_) => Vec::new(),
     }
 }
