@@ -1,5 +1,5 @@
 //! Any form of an MCP server, and any text that a person types. A field accepts exactly the values that its check allows,
-//! and a complete form has a valid value for each required field.
+//! and a complete form has a valid value for each required field. The schema for clients describes the same fields.
 //!
 //! The input is the JSON schema of the form. Each line after it is typed into the next field.
 #![no_main]
@@ -22,6 +22,10 @@ fuzz_target!(|input: &str| {
     let fields = properties.iter();
     let fields = fields.filter_map(|(name, schema)| FormField::of(name, schema, is_required(name)));
     let fields: Vec<FormField> = fields.collect();
+    for field in &fields {
+        let again = FormField::of(&field.name, &field.schema(), field.required);
+        assert_eq!(again.as_ref(), Some(field), "a client gets the same field");
+    }
     let mut values = Map::new();
     for (field, typed) in fields.iter().zip(lines) {
         assert!(

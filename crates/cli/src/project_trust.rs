@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use allstop_runtime::config::ProjectFile;
+use allstop_runtime::config::{McpJsonFile, ProjectFile};
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
@@ -30,6 +30,15 @@ pub(crate) struct TrustSubject {
 
 impl From<&ProjectFile> for TrustSubject {
     fn from(file: &ProjectFile) -> Self {
+        Self {
+            path: file.path.clone(),
+            content: file.text.clone().into(),
+        }
+    }
+}
+
+impl From<&McpJsonFile> for TrustSubject {
+    fn from(file: &McpJsonFile) -> Self {
         Self {
             path: file.path.clone(),
             content: file.text.clone().into(),

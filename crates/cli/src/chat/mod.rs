@@ -27,7 +27,6 @@ use std::time::{Duration, Instant};
 use allstop_core::StopReason;
 use allstop_core::receipt::ItemKind;
 use allstop_core::turn::StopPolicy;
-use allstop_runtime::config::ProjectFile;
 use allstop_runtime::{Config, Envelope, QuestionRecipient};
 use allstop_scope::{GRACE_DEFAULT, Scope, WorkSpec};
 use allstop_session::FollowUp;
@@ -43,6 +42,7 @@ use crate::exit::Exit;
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
 use crate::start::options::{self, HostOptions};
+use crate::start::project::TrustedProject;
 use crate::start::{self, NamedSession, Opened, Opening, StartFailure, StartReporter, read};
 use crate::supervise::Supervisor;
 use allstop_remote::TerminalSession;
@@ -205,7 +205,7 @@ fn config(
     with: &ChatWith,
     continues: bool,
     given: &HostOptions,
-    project: Option<&ProjectFile>,
+    project: &TrustedProject,
 ) -> Result<Config, CliError> {
     let mut config = if continues {
         // The session may remember its model, so the configuration need not name one.
@@ -254,7 +254,7 @@ async fn open(
         let answer = answer.unwrap_or(PermissionAnswer::Unanswered);
         let prompter = Arc::new(FixedAnswer(answer));
         let record = with.model.record.clone();
-        let config = config(&with, continues, &given, project.file.as_deref())?;
+        let config = config(&with, continues, &given, &project)?;
         let definitions = start::definitions::load(&project.definitions, &given.reporter);
         let store = ProcessHost::store(&store, config.store.path.clone())?;
         let mut system = options::system(store, record, given, config, prompter);

@@ -12,6 +12,7 @@ use crate::exit::Exit;
 use crate::host::{ProcessHost, variable};
 use crate::start::default_model::DefaultModel;
 use crate::start::options::config_of;
+use crate::start::project::TrustedProject;
 use crate::start::{self, StartFailure};
 use crate::supervise::Supervisor;
 
@@ -29,8 +30,8 @@ pub(crate) async fn chat_or_init(args: ChatArgs, host: &ProcessHost) -> Result<E
                 Ok(ProjectFileSearch::Found(file)) if file.sets(&["model", "name"])
             );
         // A chat reports an invalid configuration.
-        let is_configured =
-            config_of(&model_args, None).map_or(true, |config| config.model.name.is_some());
+        let is_configured = config_of(&model_args, &TrustedProject::default())
+            .map_or(true, |config| config.model.name.is_some());
         Ok(is_of_project || is_configured || is_chosen_by_a_key())
     });
     let is_known = match looking.await {

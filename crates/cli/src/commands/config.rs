@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use allstop_runtime::config::{ProjectFile, ProjectFileSearch};
+use allstop_runtime::config::{McpJsonFile, ProjectFile, ProjectFileSearch};
 use allstop_runtime::{ComposedPrompt, Config, PromptTools};
 use allstop_terminal::{OutputPriority, Styled};
 use anyhow::Context as _;
@@ -15,7 +15,7 @@ use crate::host::ProcessHost;
 use crate::project_trust::TrustAnswer;
 use crate::start::StartReporter;
 use crate::start::options::config_of;
-use crate::start::project::{self, ProjectPart};
+use crate::start::project::{self, ProjectPart, TrustedProject};
 
 /// Placeholder for a value that may contain a key.
 const HIDDEN: &str = "(hidden)";
@@ -46,6 +46,20 @@ fn trust(host: &ProcessHost) -> Result<u8, CliError> {
             );
         }
     }
+    match McpJsonFile::find(&host.folder) {
+        Ok(ProjectFileSearch::Found(file)) => {
+            file.left_out.iter().for_each(|line| host.note(line));
+            if !file.servers.is_empty() {
+                parts.push(ProjectPart::Servers(file));
+            }
+        }
+        Ok(ProjectFileSearch::Absent) => {}
+        Ok(ProjectFileSearch::ForeignOwner(path, user)) => {
+            let path = path.display();
+            host.note(&format!("{path} belongs to another user (uid {user})"));
+        }
+        Err(error) => host.note(&project::unusable(&error)),
+    }
     let definitions = ProjectPart::definitions_of(&host.folder);
     for problem in &definitions.problems {
         host.note(problem);
@@ -54,7 +68,8 @@ fn trust(host: &ProcessHost) -> Result<u8, CliError> {
         parts.push(ProjectPart::Definitions(host.folder.clone(), definitions));
     }
     if parts.is_empty() {
-        let message = "this folder has no .allstop.toml, and no commands, skills or agents";
+        let message =
+            "this folder has no .allstop.toml, no .mcp.json, and no commands, skills or agents";
         return Err(CliError::usage(message).hint("change to the folder of the project"));
     }
     let trust = ProcessHost::project_trust()?;
@@ -64,6 +79,7 @@ fn trust(host: &ProcessHost) -> Result<u8, CliError> {
         remembered.context("the answer cannot be stored")?;
         names.push(match part {
             ProjectPart::Settings(file) => file.path.display().to_string(),
+            ProjectPart::Servers(file) => file.path.display().to_string(),
             ProjectPart::Definitions(..) => part.name(),
         });
     }
@@ -86,8 +102,9 @@ fn untrust(host: &ProcessHost) -> Result<u8, CliError> {
     let path = ProjectFile::path_in(&host.folder);
     let trust = ProcessHost::project_trust()?;
     let forgotten = trust.forget(&path).and_then(|settings| {
+        let servers = trust.forget(&McpJsonFile::path_in(&host.folder))?;
         let definitions = trust.forget(&project::definitions_path(&host.folder))?;
-        Ok(settings + definitions)
+        Ok(settings + servers + definitions)
     });
     let said = match forgotten.context("the answers cannot be removed")? {
         0 => format!("no saved answer about {}", path.display()),
@@ -101,16 +118,13 @@ fn untrust(host: &ProcessHost) -> Result<u8, CliError> {
     Ok(0)
 }
 
-/// Effective configuration in this folder, and the project's configuration file.
+/// Effective configuration in this folder, and the trusted files of the project.
 fn config_here(
     args: &ConfigShowArgs,
     host: &ProcessHost,
-) -> Result<(Config, Option<Box<ProjectFile>>), CliError> {
+) -> Result<(Config, TrustedProject), CliError> {
     let project = project::trusted(&args.model, &host.folder, &StartReporter::new(host))?;
-    Ok((
-        config_of(&args.model, project.file.as_deref())?,
-        project.file,
-    ))
+    Ok((config_of(&args.model, &project)?, project))
 }
 
 /// The system prompt, as the model receives it.
@@ -137,7 +151,8 @@ fn settings(args: &ConfigShowArgs, host: &ProcessHost) -> Result<String, CliErro
     let files: Vec<&Path> = user
         .as_deref()
         .into_iter()
-        .chain(project.as_ref().map(|file| &*file.path))
+        .chain(project.servers.as_ref().map(|file| &*file.path))
+        .chain(project.file.as_ref().map(|file| &*file.path))
         .collect();
     Ok(format!("{}\n{settings}", origin(&files)))
 }

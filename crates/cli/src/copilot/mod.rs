@@ -206,7 +206,7 @@ fn unasked(args: &CopilotArgs) -> PermissionAnswer {
 
 fn read(args: &CopilotArgs, given: HostOptions) -> Result<SystemOptions, CliError> {
     let project = project::trusted(&args.model, &given.folder, &given.reporter)?;
-    let mut config = config_of(&args.model, project.file.as_deref())?;
+    let mut config = config_of(&args.model, &project)?;
     args.permissions.set_mode(&mut config);
     config.deadlines.grace = args.grace.or(config.deadlines.grace);
     let store = ProcessHost::store(&args.store, config.store.path.clone())?;

@@ -32,7 +32,7 @@ pub(crate) use labels::{
     plain, stop_reason as describe_stop_reason, to_stop, waits_for,
 };
 pub(crate) use live::{LiveOptions, LiveView};
-pub(crate) use project_file::describe_project_file;
+pub(crate) use project_file::{describe_mcp_json, describe_project_file};
 pub(crate) use receipt::{
     RECEIPT_WIDTH_DEFAULT, is_worth_showing, render_full_receipt, render_receipt, work_line,
 };

@@ -5,7 +5,7 @@ use allstop_agent::GuardrailStage;
 use allstop_core::counted::byte_size;
 use allstop_core::terminal_text::{escape, is_unsafe_in_question};
 use allstop_model::provider::without_secrets;
-use allstop_runtime::config::{McpServerSection, ProjectFile};
+use allstop_runtime::config::{McpJsonFile, McpServerSection, ProjectFile};
 use allstop_tools::permission::PermissionMode;
 
 use crate::shell_quote::quoted;
@@ -93,6 +93,25 @@ pub(crate) fn describe_project_file(file: &ProjectFile) -> Vec<String> {
                 .any(|section| key.starts_with(section))
     });
     lines.extend(list("sets", &others));
+    escaped(&lines)
+}
+
+/// Describes the servers of a project's `.mcp.json`, like [`describe_project_file`]. The variables of the user in their
+/// values are not replaced.
+pub(crate) fn describe_mcp_json(file: &McpJsonFile) -> Vec<String> {
+    let servers = file.servers.iter();
+    let lines = servers.map(|(name, server)| {
+        let mut line = server_line(name, server);
+        let headers = server.headers.iter();
+        for (name, value) in headers.filter(|(_, value)| value.contains("${")) {
+            line.extend([" with ", name, ": ", value]);
+        }
+        line
+    });
+    escaped(&lines.collect::<Vec<_>>())
+}
+
+fn escaped(lines: &[String]) -> Vec<String> {
     let escaped = lines.iter();
     escaped
         .map(|line| escape(line, is_unsafe_in_question).into_owned())

@@ -8,7 +8,6 @@ use std::time::Duration;
 use allstop_core::Images;
 use allstop_core::counted::counted;
 use allstop_model::known_model;
-use allstop_runtime::config::ProjectFile;
 use allstop_runtime::{Config, Definitions, SystemOptions};
 use allstop_scope::{GRACE_DEFAULT, WorkCx};
 use allstop_session::OnBackgroundEnd;
@@ -51,7 +50,7 @@ pub(super) async fn read(
 ) -> Result<Inputs, StartFailure> {
     let given = HostOptions::of(host);
     start::read(given.scopes.clone(), supervisor, move |cx| {
-        let mut config = config(&args, &given, project.file.as_deref())?;
+        let mut config = config(&args, &given, &project)?;
         let definitions = start::definitions::load(&project.definitions, &given.reporter);
         let answer = args.output_schema.as_deref().map(output_schema::read);
         let answer = answer.transpose().map_err(StartFailure::input)?;
@@ -209,7 +208,7 @@ fn prompt_text(bytes: Vec<u8>) -> Result<Arc<str>, CliError> {
 fn config(
     args: &RunArgs,
     given: &HostOptions,
-    project: Option<&ProjectFile>,
+    project: &TrustedProject,
 ) -> Result<Config, CliError> {
     let mut config = match args.session.choice.named() {
         // The continued session may remember its model, so the configuration need not name one.

@@ -88,8 +88,7 @@ impl AgentChoice {
             }
             TaskAgent::Model => {
                 let project = project::trusted(&args.model, &given.folder, &given.reporter)?;
-                let mut config =
-                    config_with_model(&args.model, "serve", &given, project.file.as_deref())?;
+                let mut config = config_with_model(&args.model, "serve", &given, &project)?;
                 let definitions = definitions::load(&project.definitions, &given.reporter);
                 args.permissions.set_mode(&mut config);
                 config.deadlines.grace = args.grace.or(config.deadlines.grace);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use allstop_agent::SpanLinks;
-use allstop_runtime::config::{ModelConfig, ProjectFile};
+use allstop_runtime::config::ModelConfig;
 use allstop_runtime::{Config, StoreChoice, SystemOptions};
 use allstop_scope::RootOptions;
 use allstop_tools::Prompter;
@@ -15,6 +15,7 @@ use crate::error::CliError;
 use crate::host::{ProcessHost, variable};
 use crate::start::StartReporter;
 use crate::start::default_model::{DefaultModel, OTHER_SERVER};
+use crate::start::project::TrustedProject;
 use crate::telemetry::TraceExporter;
 
 /// Lists the ways to get a model, one per line. `command` is the command that the user typed without a model.
@@ -42,7 +43,7 @@ pub(crate) fn config_with_model(
     args: &ModelArgs,
     command: &str,
     given: &HostOptions,
-    project: Option<&ProjectFile>,
+    project: &TrustedProject,
 ) -> Result<Config, CliError> {
     let mut config = config_of(args, project)?;
     if config.model.name.is_none() {
@@ -107,12 +108,9 @@ fn default_model(choice: DefaultModel, command: &str) -> Result<(String, String)
 }
 
 /// The user's configuration, overridden by the project's configuration and then by the flags.
-pub(crate) fn config_of(
-    args: &ModelArgs,
-    project: Option<&ProjectFile>,
-) -> Result<Config, CliError> {
+pub(crate) fn config_of(args: &ModelArgs, project: &TrustedProject) -> Result<Config, CliError> {
     let file = args.config.clone().or_else(ProcessHost::config_file);
-    let mut config = Config::load_with_project(file.as_deref(), project)?;
+    let mut config = project.config(file.as_deref())?;
     model(&mut config, args)?;
     if let Some(file) = &args.prompt.system {
         config.system_prompt_file = Some(file.clone());

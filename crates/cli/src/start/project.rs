@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use allstop_agent::{TurnError, TurnErrorKind};
-use allstop_runtime::config::{ProjectFile, ProjectFileSearch};
-use allstop_runtime::{DefinitionFiles, Definitions};
+use allstop_runtime::config::{ConfigError, McpJsonFile, ProjectFile, ProjectFileSearch};
+use allstop_runtime::{Config, DefinitionFiles, Definitions};
 use allstop_scope::Scope;
 use allstop_terminal::{LinePrompt, Styled, TextRole, styled};
 
 use super::{StartFailure, StartReporter, StartStage, begin, read};
 use crate::args::{ModelArgs, ProjectConfigChoice};
-use crate::display::{count_definitions, describe_project_definitions, describe_project_file};
+use crate::display::{
+    count_definitions, describe_mcp_json, describe_project_definitions, describe_project_file,
+};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::project_trust::{TrustAnswer, TrustStore, TrustSubject};
@@ -28,6 +30,8 @@ const DEFINITIONS: &str = ".allstop";
 #[derive(Debug, Default)]
 pub(crate) struct TrustedProject {
     pub(crate) file: Option<Box<ProjectFile>>,
+    /// MCP servers of the project's `.mcp.json`.
+    pub(crate) servers: Option<Box<McpJsonFile>>,
     pub(crate) definitions: DefinitionFiles,
 }
 
@@ -35,6 +39,7 @@ pub(crate) struct TrustedProject {
 #[derive(Debug)]
 pub(crate) enum ProjectPart {
     Settings(Box<ProjectFile>),
+    Servers(Box<McpJsonFile>),
     Definitions(PathBuf, DefinitionFiles),
 }
 
@@ -59,6 +64,7 @@ impl ProjectPart {
     pub(crate) fn subject(&self) -> TrustSubject {
         match self {
             Self::Settings(file) => (&**file).into(),
+            Self::Servers(file) => (&**file).into(),
             Self::Definitions(folder, files) => TrustSubject {
                 path: definitions_path(folder),
                 content: files.fingerprint(),
@@ -70,6 +76,7 @@ impl ProjectPart {
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Settings(_) => ".allstop.toml".to_owned(),
+            Self::Servers(_) => ".mcp.json".to_owned(),
             Self::Definitions(_, files) => {
                 match count_definitions(&Definitions::parse([files])).as_str() {
                     "" => "invalid files".to_owned(),
@@ -83,6 +90,7 @@ impl ProjectPart {
     pub(crate) fn describe(&self) -> Vec<String> {
         match self {
             Self::Settings(file) => describe_project_file(file),
+            Self::Servers(file) => describe_mcp_json(file),
             Self::Definitions(folder, files) => describe_project_definitions(files, folder),
         }
     }
@@ -90,6 +98,7 @@ impl ProjectPart {
     fn unused(&self, why: &str) -> String {
         let (what, are) = match self {
             Self::Settings(file) => (file.path.display().to_string(), "is"),
+            Self::Servers(file) => (file.path.display().to_string(), "is"),
             Self::Definitions(..) => (format!("{} of this folder", self.name()), "are"),
         };
         format!(
@@ -99,9 +108,20 @@ impl ProjectPart {
 }
 
 impl TrustedProject {
+    /// The configuration of the user in this file, with the settings and MCP servers of the project. A server of the user
+    /// has precedence over one of `.mcp.json`.
+    pub(crate) fn config(&self, user: Option<&Path>) -> Result<Config, ConfigError> {
+        let mut config = Config::load_with_project(user, self.file.as_deref())?;
+        if let Some(servers) = &self.servers {
+            config.add_servers(servers);
+        }
+        Ok(config)
+    }
+
     fn add(&mut self, part: ProjectPart) {
         match part {
             ProjectPart::Settings(file) => self.file = Some(file),
+            ProjectPart::Servers(file) => self.servers = Some(file),
             ProjectPart::Definitions(_, files) => self.definitions = files,
         }
     }
@@ -194,16 +214,32 @@ pub(crate) fn trusted(
     Ok(state.trusted)
 }
 
-/// The configuration of the project, if it is trusted. Ignores a file that cannot be used, and prints no line. Used by
-/// `sessions` and `mcp`.
-pub(crate) fn trusted_silently(folder: &Path) -> Option<Box<ProjectFile>> {
-    match ProjectFile::find(folder) {
-        Ok(ProjectFileSearch::Found(file)) => {
-            let answer = ProcessHost::project_trust().ok()?.answer(&(&*file).into());
-            (answer == Some(TrustAnswer::Trusted)).then_some(file)
-        }
+/// The configuration and the MCP servers of the project, if they are trusted. Ignores a file that cannot be used, and
+/// prints no line. Used by `sessions` and `mcp`.
+pub(crate) fn trusted_silently(folder: &Path) -> TrustedProject {
+    let mut trusted = TrustedProject::default();
+    let Ok(store) = ProcessHost::project_trust() else {
+        return trusted;
+    };
+    let settings = match ProjectFile::find(folder) {
+        Ok(ProjectFileSearch::Found(file)) => Some(ProjectPart::Settings(file)),
         _ => None,
+    };
+    let servers = match McpJsonFile::find(folder) {
+        Ok(ProjectFileSearch::Found(file)) => Some(ProjectPart::Servers(file)),
+        _ => None,
+    };
+    for part in settings.into_iter().chain(servers) {
+        if store.answer(&part.subject()) == Some(TrustAnswer::Trusted) {
+            trusted.add(part);
+        }
     }
+    trusted
+}
+
+/// A line about a file of the project that cannot be used. The error names the line of the file, and the remedy.
+pub(crate) fn unusable(error: &ConfigError) -> String {
+    format!("{error}; the file is ignored: {}", error.hint)
 }
 
 fn look(
@@ -228,6 +264,23 @@ fn look(
             ));
         }
         ProjectFileSearch::Found(file) => parts.push(ProjectPart::Settings(file)),
+    }
+    match McpJsonFile::find(folder) {
+        Ok(ProjectFileSearch::Absent) => {}
+        Ok(ProjectFileSearch::ForeignOwner(path, user)) => {
+            let path = path.display();
+            reporter.note(&format!(
+                "{path} is ignored: it belongs to another user (uid {user})"
+            ));
+        }
+        Ok(ProjectFileSearch::Found(file)) => {
+            file.left_out.iter().for_each(|line| reporter.note(line));
+            if !file.servers.is_empty() {
+                parts.push(ProjectPart::Servers(file));
+            }
+        }
+        // An invalid file cannot be trusted, so it has no effect.
+        Err(error) => reporter.note(&unusable(&error)),
     }
     let definitions = ProjectPart::definitions_of(folder);
     if definitions.files.is_empty() {
@@ -260,6 +313,7 @@ fn decide(
         Some(TrustAnswer::Trusted) => {
             reporter.note(&match &part {
                 ProjectPart::Settings(file) => format!("settings: {}", file.path.display()),
+                ProjectPart::Servers(file) => format!("MCP servers: {}", file.path.display()),
                 ProjectPart::Definitions(..) => format!("from this folder: {}", part.name()),
             });
             state.trusted.add(part);

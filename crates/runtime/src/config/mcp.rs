@@ -49,6 +49,9 @@ pub struct McpServerSection {
     pub deny: Vec<String>,
     /// Action on a server that continues a cancelled call.
     pub on_ignored_cancel: OnIgnoredCancel,
+    /// True for a server of a project's `.mcp.json`: `${NAME}` in its values stands for an environment variable.
+    #[serde(skip)]
+    pub expands_variables: bool,
 }
 
 /// Login at an MCP server. The defaults are right for servers at which a client can register itself.

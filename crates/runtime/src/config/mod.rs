@@ -11,6 +11,7 @@ mod error;
 mod hooks;
 mod load;
 mod mcp;
+mod mcp_json;
 mod merge;
 mod price;
 mod project;
@@ -27,6 +28,7 @@ pub use agents::AgentsConfig;
 pub use error::ConfigError;
 pub use hooks::{COMMAND_TIMEOUT_DEFAULT, GuardrailConfig, HookConfig, HookMoment};
 pub use mcp::{McpConfig, McpLoginSection, McpServerSection};
+pub use mcp_json::McpJsonFile;
 pub use price::PriceConfig;
 pub use project::{ProjectFile, ProjectFileSearch};
 pub use sections::{

@@ -21,7 +21,7 @@ const NAME: &str = ".allstop.toml";
 /// Maximum size of the file, in bytes: hundreds of times the usual size, and small enough to show to a person.
 const BYTES_MAX: usize = 64 * 1024;
 /// Remedy for a file that cannot be used.
-const HINT: &str = "correct the file, or leave it out: --project-config ignore";
+pub(super) const HINT: &str = "correct the file, or leave it out: --project-config ignore";
 
 /// Configuration file of a project. The file has no effect by itself.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,13 +38,13 @@ pub struct ProjectFile {
 
 /// Result of the search for a project's file.
 #[derive(Debug, Clone, PartialEq)]
-pub enum ProjectFileSearch {
+pub enum ProjectFileSearch<F = ProjectFile> {
     /// The file does not exist.
     Absent,
     /// The file belongs to another user, with this id, and is not read.
     ForeignOwner(PathBuf, u32),
     /// The file is valid.
-    Found(Box<ProjectFile>),
+    Found(Box<F>),
 }
 
 impl ProjectFile {
@@ -59,33 +59,14 @@ impl ProjectFile {
     /// # Errors
     /// Returns an error if the file cannot be used: not a regular file, a link out of the folder, too long, or invalid.
     pub fn find(folder: &Path) -> Result<ProjectFileSearch, ConfigError> {
-        let path = Self::path_in(folder);
-        let own = rustix::process::geteuid().as_raw();
-        // If the path is a link, this reads the metadata of the link itself, because the owner of a link has chosen its
-        // target.
-        let Ok(found) = path.symlink_metadata() else {
-            return Ok(ProjectFileSearch::Absent);
+        let ProjectText { path, text } = match ProjectText::find(folder, NAME)? {
+            ProjectFileSearch::Absent => return Ok(ProjectFileSearch::Absent),
+            ProjectFileSearch::ForeignOwner(path, user) => {
+                return Ok(ProjectFileSearch::ForeignOwner(path, user));
+            }
+            ProjectFileSearch::Found(read) => *read,
         };
-        if found.uid() != own {
-            return Ok(ProjectFileSearch::ForeignOwner(path, found.uid()));
-        }
         let unusable = |message: String| ConfigError::of_file(&path, message, HINT);
-        let workspace = Workspace::new(folder).map_err(|error| unusable(error.to_string()))?;
-        let read = workspace.read_beginning(NAME, BYTES_MAX + 1);
-        let Some(read) = read.map_err(|error| unusable(error.message))? else {
-            return Ok(ProjectFileSearch::Absent);
-        };
-        if read.owner != own {
-            return Ok(ProjectFileSearch::ForeignOwner(path, read.owner));
-        }
-        if read.bytes.len() > BYTES_MAX {
-            return Err(unusable(format!(
-                "has {} bytes, expected at most {BYTES_MAX}",
-                read.len
-            )));
-        }
-        let text = String::from_utf8(read.bytes)
-            .map_err(|error| unusable(format!("invalid UTF-8, expected text: {error}")))?;
         let mut config = Config::parse(&path, &text).map_err(|error| ConfigError {
             hint: format!("{}; {HINT}", error.hint),
             ..error
@@ -124,6 +105,46 @@ impl ProjectFile {
     /// The keys that the file sets, as tables.
     pub(super) fn tables(&self) -> &Table {
         &self.keys
+    }
+}
+
+/// Content of a project's file that is not parsed yet.
+pub(super) struct ProjectText {
+    pub(super) path: PathBuf,
+    pub(super) text: String,
+}
+
+impl ProjectText {
+    /// Reads the file with this name in a working directory.
+    pub(super) fn find(folder: &Path, name: &str) -> Result<ProjectFileSearch<Self>, ConfigError> {
+        let path = folder.join(name);
+        let own = rustix::process::geteuid().as_raw();
+        // If the path is a link, this reads the metadata of the link itself, because the owner of a link has chosen its
+        // target.
+        let Ok(found) = path.symlink_metadata() else {
+            return Ok(ProjectFileSearch::Absent);
+        };
+        if found.uid() != own {
+            return Ok(ProjectFileSearch::ForeignOwner(path, found.uid()));
+        }
+        let unusable = |message: String| ConfigError::of_file(&path, message, HINT);
+        let workspace = Workspace::new(folder).map_err(|error| unusable(error.to_string()))?;
+        let read = workspace.read_beginning(name, BYTES_MAX + 1);
+        let Some(read) = read.map_err(|error| unusable(error.message))? else {
+            return Ok(ProjectFileSearch::Absent);
+        };
+        if read.owner != own {
+            return Ok(ProjectFileSearch::ForeignOwner(path, read.owner));
+        }
+        if read.bytes.len() > BYTES_MAX {
+            return Err(unusable(format!(
+                "has {} bytes, expected at most {BYTES_MAX}",
+                read.len
+            )));
+        }
+        let text = String::from_utf8(read.bytes)
+            .map_err(|error| unusable(format!("invalid UTF-8, expected text: {error}")))?;
+        Ok(ProjectFileSearch::Found(Box::new(Self { path, text })))
     }
 }
 

@@ -101,8 +101,14 @@ fn server(
             StartErrorKind::Config,
             format!("the MCP server `{name}` cannot be used: {what}"),
         )
-        .hint(format!("change the section `[mcp.servers.{name}]`"))
+        .hint(if section.expands_variables {
+            "change the server in .mcp.json, or leave the file out: --project-config ignore"
+                .to_owned()
+        } else {
+            format!("change the section `[mcp.servers.{name}]`")
+        })
     };
+    let section = &section.expanded(&*options.keys).map_err(wrong)?;
     let transport = transport(section, options).map_err(wrong)?;
     let wrong = |error: allstop_tools::mcp::McpConfigError| wrong(error.to_string());
     let mut server = McpServerConfig::new(name, transport).map_err(wrong)?;

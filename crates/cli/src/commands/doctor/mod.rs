@@ -75,8 +75,12 @@ fn configuration(args: &DoctorArgs, host: &ProcessHost) -> (Config, Vec<DoctorRo
         let path = file.path.display();
         rows.push(DoctorRow::good("project", format!("{path} is trusted")));
     }
+    if let Some(file) = &project.servers {
+        let path = file.path.display();
+        rows.push(DoctorRow::good("project", format!("{path} is trusted")));
+    }
     rows.extend(definition_rows(&definitions::read(&project.definitions)));
-    let config = match config_of(&args.model, project.file.as_deref()) {
+    let config = match config_of(&args.model, &project) {
         Ok(config) => config,
         Err(problem) => {
             rows.push(DoctorRow::of_problem("configuration", &problem));

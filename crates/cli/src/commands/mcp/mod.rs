@@ -54,10 +54,7 @@ pub(crate) async fn mcp(args: McpArgs, host: &ProcessHost) -> Result<Exit, CliEr
 fn config(args: &McpArgs, host: &ProcessHost) -> Result<Config, CliError> {
     let project = project::trusted_silently(&host.folder);
     let user = args.config.clone().or_else(ProcessHost::config_file);
-    Ok(Config::load_with_project(
-        user.as_deref(),
-        project.as_deref(),
-    )?)
+    Ok(project.config(user.as_deref())?)
 }
 
 /// Path of the user's configuration file. [`edit`] creates the file if it does not exist.
@@ -146,7 +143,7 @@ fn print_note(host: &ProcessHost, said: &str) {
 
 fn unknown(name: &str) -> CliError {
     CliError::not_found(format!("MCP server `{name}` not found"))
-        .hint("`allstop mcp list` lists all servers; those of a project are in its .allstop.toml")
+        .hint("`allstop mcp list` lists all servers; those of a project are in its .allstop.toml or .mcp.json")
 }
 
 /// Returns the table of the servers, and creates it if it does not exist.

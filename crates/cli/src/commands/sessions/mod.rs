@@ -22,7 +22,7 @@ use std::time::SystemTime;
 use allstop_core::SessionId;
 use allstop_log::{Log, MemoryLog};
 use allstop_remote::{OwnedSessionReport, processes};
-use allstop_runtime::{Config, ModelPrices, StoreChoice, open_store_for_reading};
+use allstop_runtime::{ModelPrices, StoreChoice, open_store_for_reading};
 use allstop_scope::{RootOptions, Scope};
 use allstop_terminal::OutputPriority;
 
@@ -115,7 +115,7 @@ async fn open_with_files(
 ) -> Result<(Arc<dyn Log>, SessionFiles, ModelPrices), CliError> {
     let project = project::trusted_silently(&host.folder);
     let user = ProcessHost::config_file();
-    let config = Config::load_with_project(user.as_deref(), project.as_deref())?;
+    let config = project.config(user.as_deref())?;
     let prices = ModelPrices::new(&config.model);
     let choice = ProcessHost::store(args, config.store.path)?;
     let files = SessionFiles {

@@ -13,7 +13,7 @@ use allstop_log::{
     StoreMaintenance, StoreProblem, StreamName, open_for_reading,
 };
 use allstop_process::this_process;
-use allstop_runtime::{Config, StoreChoice};
+use allstop_runtime::StoreChoice;
 use allstop_task::end_of_cut_task;
 use allstop_terminal::{OutputPriority, Styled, TextRole, styled};
 use serde_json::json;
@@ -185,7 +185,7 @@ async fn on_store(
 fn path_of(args: &StoreArgs, host: &ProcessHost) -> Result<PathBuf, CliError> {
     let project = project::trusted_silently(&host.folder);
     let user = ProcessHost::config_file();
-    let config = Config::load_with_project(user.as_deref(), project.as_deref())?;
+    let config = project.config(user.as_deref())?;
     match ProcessHost::store(args, config.store.path)? {
         StoreChoice::Sqlite(path) => Ok(path),
         StoreChoice::Memory | StoreChoice::Nats(_) => {

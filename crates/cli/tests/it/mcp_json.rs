@@ -1,0 +1,100 @@
+//! MCP servers of a project's `.mcp.json`, which have no effect until the user trusts them.
+
+use std::fs;
+
+use crate::support::Place;
+use crate::support::mcp_server::shell_server;
+
+const SCRIPT: &str = "replies: [{text: Done.}]";
+
+/// A project with a server whose start creates the file `started-NAME`, with the value of a variable.
+fn project(place: &Place) {
+    let server = shell_server("touch \"started-$GREETING\"", "[]", "continue");
+    let server = place.file("server.sh", server);
+    let text = format!(
+        r#"{{"mcpServers": {{"team": {{"command": "sh", "args": ["{}"], "env": {{"GREETING": "${{WHO:-nobody}}"}}}}}}}}"#,
+        server.display()
+    );
+    write(place, &text);
+}
+
+fn write(place: &Place, text: &str) {
+    fs::write(place.work().join(".mcp.json"), text).expect("a project's file");
+}
+
+#[test]
+fn servers_run_only_after_the_project_is_trusted() {
+    let place = Place::new();
+    project(&place);
+    let ended = place.run_script(SCRIPT).arg("hello").end().ok();
+    assert!(!place.work().join("started-nobody").exists());
+    let ignored = ".mcp.json is ignored: not trusted yet. `allstop config trust`";
+    assert!(ended.stderr.contains(ignored), "{}", ended.stderr);
+    let trusted = place.allstop().args("config trust").end().ok();
+    let line = "starts the MCP server team: GREETING=";
+    assert!(trusted.stdout.contains(line), "{}", trusted.stdout);
+    for (value, file) in [(None, "started-nobody"), (Some("Ada"), "started-Ada")] {
+        let run = place.run_script(SCRIPT).arg("hello");
+        let run = value
+            .into_iter()
+            .fold(run, |run, value| run.env("WHO", value));
+        run.end().ok();
+        assert!(place.work().join(file).exists(), "{file}");
+    }
+    for command in ["mcp list", "config show", "doctor"] {
+        let shown = place.allstop().args(command).end();
+        assert!(shown.stdout.contains("team"), "{command}: {}", shown.stdout);
+    }
+    let untrusted = place.allstop().args("config untrust").end().ok();
+    assert!(untrusted.stdout.contains("answer deleted"));
+    let listed = place.allstop().args("mcp list").end().ok();
+    assert!(!listed.stdout.contains("team"), "{}", listed.stdout);
+}
+
+#[test]
+fn server_of_the_user_wins() {
+    let place = Place::new();
+    project(&place);
+    let config = place.file("u.toml", "[mcp.servers.team]\ncommand = 'mine'\n");
+    place.allstop().args("config trust").end().ok();
+    let list = format!("mcp --config {} list", config.display());
+    let listed = place.allstop().args(&list).end().ok();
+    assert!(listed.stdout.contains("mine"), "{}", listed.stdout);
+    assert!(!listed.stdout.contains("server.sh"), "{}", listed.stdout);
+}
+
+#[test]
+fn invalid_file_is_named_with_its_line_and_stops_nothing() {
+    let place = Place::new();
+    write(&place, "{\n  \"mcpServers\": {\"a\": 1}\n}");
+    let ended = place.run_script(SCRIPT).arg("hello").end().ok();
+    let said = ".mcp.json:2:";
+    assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    assert!(
+        ended
+            .stderr
+            .contains("the file is ignored: correct the file")
+    );
+    let ignored = place.run_script(SCRIPT);
+    let ended = ignored.args("--project-config ignore hello").end().ok();
+    assert!(!ended.stderr.contains(".mcp.json"), "{}", ended.stderr);
+}
+
+#[test]
+fn variable_without_a_value_is_an_error_with_its_name() {
+    let place = Place::new();
+    write(
+        &place,
+        r#"{"mcpServers": {"team": {"url": "https://x.example/${TEAM_PATH}"}}}"#,
+    );
+    let run = place.run_script(SCRIPT);
+    let ended = run.args("--project-config trust hello").end();
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+    let said = "the environment variable TEAM_PATH is not set";
+    assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("--project-config ignore"),
+        "{}",
+        ended.stderr
+    );
+}
