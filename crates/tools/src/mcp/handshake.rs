@@ -26,6 +26,7 @@ use super::login::AccessTokens;
 use super::pipes::{ServerInput, ServerOutput};
 use super::url_query::without_queries;
 
+use super::web_client::web_client;
 /// First request of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FirstRequest {
@@ -71,7 +72,7 @@ pub(super) async fn over_http(
         .reinit_on_expired_session(false)
         .custom_headers(named);
     let client = HttpClient {
-        client: client(url)?,
+        client: web_client(url)?,
         server: Arc::clone(server),
         access,
         loss: sinks.loss.clone(),
@@ -80,29 +81,6 @@ pub(super) async fn over_http(
     let calls = Arc::clone(&sinks.calls);
     let transport = MessageInterceptor::new(transport, sinks);
     serve(transport, FirstRequest::Discover, calls).await
-}
-
-fn client(url: &str) -> Result<reqwest::Client, String> {
-    let url = reqwest::Url::parse(url).map_err(|error| format!("invalid URL: {error}"))?;
-    super::tls_provider::choose_tls_provider();
-    let mut builder = reqwest::Client::builder()
-        .user_agent(concat!("allstop/", env!("CARGO_PKG_VERSION")))
-        // Redirects are not followed: a redirected call is a different call, and the headers are meant only for this
-        // host.
-        .redirect(reqwest::redirect::Policy::none())
-        // Each call has its own connection, so that the end of an abandoned call closes its connection.
-        .pool_max_idle_per_host(0);
-    let host = url.host_str().unwrap_or_default();
-    if host == "localhost" || host.starts_with("127.") || host == "[::1]" {
-        builder = builder.no_proxy();
-    }
-    let built = builder.build();
-    built.map_err(|error| {
-        format!(
-            "the HTTP client could not be created: {}",
-            error.without_url()
-        )
-    })
 }
 
 async fn serve<T, E, A>(

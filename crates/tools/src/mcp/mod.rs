@@ -62,6 +62,7 @@ mod tls_provider;
 mod tool;
 mod url_query;
 
+mod web_client;
 pub use config::{
     McpConfigError, McpOptions, McpServerConfig, McpTransport, OnIgnoredCancel, ToolFilter,
 };
@@ -69,7 +70,7 @@ pub use limits::{
     CALL_TIMEOUT_DEFAULT, CALLS_MAX, CANCEL_SETTLE, DESCRIPTION_CHARS_MAX,
     HANDSHAKE_TIMEOUT_DEFAULT, MESSAGE_BYTES_MAX, SCHEMA_BYTES_MAX, TOOLS_MAX,
 };
-pub use login::{LoginClient, LoginOptions, McpLogin, McpLoginError, forget_login};
+pub use login::{ForgottenLogin, LoginClient, LoginOptions, McpLogin, McpLoginError, forget_login};
 pub use server::McpServer;
 pub use servers::{McpServers, McpTools};
 pub use state::McpState;

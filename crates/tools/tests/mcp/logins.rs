@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use allstop_core::receipt::ItemKind;
 use allstop_scope::{RootOptions, Scope, WorkSpec};
 use allstop_tools::mcp::{
-    LoginClient, LoginOptions, McpLogin, McpLoginError, McpState, McpTransport, forget_login,
+    ForgottenLogin, LoginClient, LoginOptions, McpLogin, McpLoginError, McpState, McpTransport,
+    forget_login,
 };
 use axum::extract::{Form, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -39,6 +40,10 @@ struct TheirState {
     refuses: bool,
     /// Forms of the token requests.
     forms: Vec<BTreeMap<String, String>>,
+    /// True if the metadata names an endpoint for revocations.
+    revokes: bool,
+    /// Forms of the revocations.
+    revoked: Vec<BTreeMap<String, String>>,
 }
 
 impl Theirs {
@@ -66,6 +71,7 @@ async fn serve(scope: &Scope) -> (String, Theirs) {
         .route("/register", post(register))
         .route("/authorize", get(authorize))
         .route("/token", post(token))
+        .route("/revoke", post(revoke))
         .with_state(theirs.clone());
     let work = WorkSpec::new(ItemKind::Future, "server");
     let serving = scope.spawn(work, |_| async move { axum::serve(listener, app).await });
@@ -111,13 +117,31 @@ async fn resource(State(theirs): State<Theirs>) -> Json<Value> {
 }
 
 async fn metadata(State(theirs): State<Theirs>) -> Json<Value> {
-    let base = theirs.0.lock().unwrap().base.clone();
-    Json(json!({
+    let state = theirs.0.lock().unwrap();
+    let base = &state.base;
+    let mut metadata = json!({
         "issuer": base, "authorization_endpoint": format!("{base}/authorize"),
         "token_endpoint": format!("{base}/token"), "registration_endpoint": format!("{base}/register"),
         "response_types_supported": ["code"], "code_challenge_methods_supported": ["S256"],
         "token_endpoint_auth_methods_supported": ["none", "client_secret_post"],
-    }))
+    });
+    if state.revokes {
+        metadata["revocation_endpoint"] = format!("{base}/revoke").into();
+    }
+    Json(metadata)
+}
+
+async fn revoke(
+    State(theirs): State<Theirs>,
+    Form(form): Form<BTreeMap<String, String>>,
+) -> Response {
+    let mut state = theirs.0.lock().unwrap();
+    state.revoked.push(form);
+    if state.refuses {
+        let error = Json(json!({"error": "unsupported_token_type"}));
+        return (StatusCode::BAD_REQUEST, error).into_response();
+    }
+    StatusCode::OK.into_response()
 }
 
 async fn register(Json(mut request): Json<Value>) -> (StatusCode, Json<Value>) {
@@ -197,6 +221,16 @@ fn theirs() -> Scope {
     Scope::root("theirs", RootOptions::single_runtime())
 }
 
+/// The file with the tokens, if there is a login.
+fn token_file(place: &Place) -> Option<std::path::PathBuf> {
+    let files = fs::read_dir(place.path("logins")).into_iter().flatten();
+    let mut files = files.map(|file| file.unwrap().path());
+    files.find(|file| {
+        file.extension()
+            .is_some_and(|extension| extension == "json")
+    })
+}
+
 const REFUSED: &str = "it refused access with HTTP 401 Unauthorized; run `allstop mcp login t`";
 
 #[tokio::test]
@@ -215,7 +249,7 @@ async fn refused_server_names_the_login_and_is_ready_after_it() {
     })
     .await;
     assert_eq!(place.call("t__echo", json!({})).await.unwrap(), "echo");
-    let file = place.path("logins/t.json");
+    let file = token_file(&place).expect("a login");
     assert_eq!(
         fs::metadata(&file).unwrap().permissions().mode() & 0o777,
         0o600
@@ -223,8 +257,11 @@ async fn refused_server_names_the_login_and_is_ready_after_it() {
     let form = theirs.0.lock().unwrap().forms[0].clone();
     assert_eq!(form["resource"], url);
     assert_eq!(form["client_id"], "registered");
-    assert!(forget_login(&place.path("logins"), "t").await.unwrap());
+    let logins = place.path("logins");
+    let forgotten = forget_login(&logins, "t", Some(&url)).await.unwrap();
+    assert_eq!(forgotten, Some(ForgottenLogin { not_revoked: None }));
     assert!(!file.exists());
+    assert_eq!(forget_login(&logins, "t", None).await.unwrap(), None);
     let error = place.call("t__echo", json!({})).await.unwrap_err();
     assert!(error.contains(REFUSED), "{error}");
 }
@@ -240,7 +277,58 @@ async fn refused_login_stores_nothing() {
         refused,
         Err(McpLoginError::Refused("access_denied".to_owned()))
     );
-    assert!(!place.path("logins/t.json").exists());
+    assert!(token_file(&place).is_none());
+}
+
+/// Another program on this machine does not know the state of the login.
+#[tokio::test]
+async fn redirect_with_a_wrong_state_does_not_end_the_login() {
+    let scope = theirs();
+    let (url, _theirs) = serve(&scope).await;
+    let place = place(&url);
+    let begun = McpLogin::begin(&place.servers.all()[0], LoginOptions::default());
+    let login = within(begun).await.unwrap();
+    let address = reqwest::Url::parse(login.address()).unwrap();
+    let mut pairs = address.query_pairs();
+    let back = pairs.find(|(name, _)| name == "redirect_uri").unwrap().1;
+    let wrong = ["code=x&state=wrong", "error=access_denied", "code=x"]
+        .map(|query| format!("{back}?{query}"));
+    let visits = async {
+        for wrong in wrong {
+            assert_eq!(reqwest::get(wrong).await.unwrap().status(), 400);
+        }
+        reqwest::get(address.clone()).await.unwrap()
+    };
+    let finish = Box::pin(login.finish());
+    let (page, finished) = within(futures::future::join(Box::pin(visits), finish)).await;
+    assert_eq!(page.status(), 200);
+    finished.unwrap();
+}
+
+#[tokio::test]
+async fn end_of_a_login_revokes_its_tokens() {
+    for refuses in [false, true] {
+        let scope = theirs();
+        let (url, theirs) = serve(&scope).await;
+        theirs.change(|state| state.revokes = true);
+        let place = place(&url);
+        log_in(&place, LoginOptions::default()).await.unwrap();
+        theirs.change(|state| state.refuses = refuses);
+        let forgotten = forget_login(&place.path("logins"), "t", None).await;
+        let why =
+            "the authorization server answered with HTTP 400 Bad Request unsupported_token_type";
+        let not_revoked = refuses.then(|| why.to_owned());
+        assert_eq!(forgotten.unwrap(), Some(ForgottenLogin { not_revoked }));
+        assert!(token_file(&place).is_none());
+        let form = theirs.0.lock().unwrap().revoked[0].clone();
+        let expected = [
+            ("client_id", "registered"),
+            ("token", "refresh-1"),
+            ("token_type_hint", "refresh_token"),
+        ];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(form, BTreeMap::from(expected));
+    }
 }
 
 #[tokio::test]
@@ -351,7 +439,7 @@ async fn file_that_others_can_read_is_not_used() {
     let (url, _theirs) = serve(&scope).await;
     let place = place(&url);
     log_in(&place, LoginOptions::default()).await.unwrap();
-    let file = place.path("logins/t.json");
+    let file = token_file(&place).expect("a login");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     place.servers.start(&place.root).await.unwrap();
     let state = place.state().to_string();
@@ -369,6 +457,6 @@ async fn server_with_configured_credentials_has_no_login() {
     });
     let login = McpLogin::begin(&place.servers.all()[0], LoginOptions::default()).await;
     assert!(matches!(login, Err(McpLoginError::NotPossible(_))));
-    let wrong = forget_login(&place.path("logins"), "../t").await;
+    let wrong = forget_login(&place.path("logins"), "../t", None).await;
     assert!(matches!(wrong, Err(McpLoginError::NotPossible(_))));
 }

@@ -89,7 +89,7 @@ async fn finish(
 /// # Cancel safety
 /// Cancel safe.
 pub(super) async fn log_out(name: &str, host: &ProcessHost) -> Result<Exit, CliError> {
-    let said = if forget(name).await? {
+    let said = if forget(name, None, host).await? {
         format!("{name}: the tokens are removed from this machine")
     } else {
         format!("{name}: there is no login")
@@ -98,13 +98,27 @@ pub(super) async fn log_out(name: &str, host: &ProcessHost) -> Result<Exit, CliE
     Ok(Exit::from(0))
 }
 
-/// Removes the tokens of a login. False if there were none.
-pub(super) async fn forget(name: &str) -> Result<bool, CliError> {
+/// Ends the login at the server with this name and URL, or at all servers with this name. Warns if the tokens are not
+/// revoked. False if there was no login.
+pub(super) async fn forget(
+    name: &str,
+    url: Option<&str>,
+    host: &ProcessHost,
+) -> Result<bool, CliError> {
     let Some(folder) = ProcessHost::login_folder() else {
         return Ok(false);
     };
-    let forgotten = forget_login(&folder, name).await;
-    forgotten.map_err(|error| failed(&error, name))
+    let forgotten = forget_login(&folder, name, url).await;
+    let forgotten = forgotten.map_err(|error| failed(&error, name))?;
+    if let Some(why) = forgotten
+        .as_ref()
+        .and_then(|login| login.not_revoked.as_ref())
+    {
+        host.note(&format!(
+            "{name}: the tokens are not revoked, and may be valid until they expire: {why}"
+        ));
+    }
+    Ok(forgotten.is_some())
 }
 
 fn failed(error: &McpLoginError, name: &str) -> CliError {

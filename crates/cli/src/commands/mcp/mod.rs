@@ -127,11 +127,18 @@ fn command(args: &McpArgs, action: &str, name: &str) -> String {
 
 async fn remove(args: &McpArgs, name: &str, host: &ProcessHost) -> Result<Exit, CliError> {
     let path = user_file(args)?;
+    let mut url = None;
     edit(&path, |document| {
         let removed = servers(document)?.remove(name);
-        removed.map(drop).ok_or_else(|| unknown(name))
+        let removed = removed.ok_or_else(|| unknown(name))?;
+        url = removed
+            .get("url")
+            .and_then(|url| Some(url.as_str()?.to_owned()));
+        Ok(())
     })?;
-    login::forget(name).await?;
+    if let Some(url) = url {
+        login::forget(name, Some(&url), host).await?;
+    }
     print_note(host, &format!("removed from {}", path.display()));
     Ok(Exit::from(0))
 }

@@ -21,6 +21,7 @@ const PATH: &str = "/callback";
 /// Text of the page in the browser.
 const DONE: &str = "The login is complete. You can close this window.";
 const REFUSED: &str = "The login was refused. You can close this window.";
+const FOREIGN: &str = "This page belongs to another login. The login in the terminal still waits.";
 
 /// The listener for the redirect.
 #[derive(Debug)]
@@ -49,11 +50,12 @@ impl Loopback {
         &self.redirect
     }
 
-    /// Waits for the redirect, and returns its URL. Other requests get an error.
+    /// Waits for the redirect of the login with this state, and returns its URL. Other requests get an error, so another
+    /// program on this machine cannot end the login.
     ///
     /// # Cancel safety
     /// Dropping the future may drop a request.
-    pub(super) async fn returned(&self) -> Result<String, McpLoginError> {
+    pub(super) async fn returned(&self, state: &str) -> Result<String, McpLoginError> {
         loop {
             let accepted = self.listener.accept().await;
             let (mut stream, _) = accepted.map_err(|error| {
@@ -65,20 +67,28 @@ impl Loopback {
             let query = target
                 .strip_prefix(PATH)
                 .and_then(|rest| rest.strip_prefix('?'));
+            let query = query.map(|query| (query, is_of_login(query, state)));
             let (status, text) = match query {
                 None => ("404 Not Found", ""),
-                Some(query) if query.split('&').any(|pair| pair.starts_with("code=")) => {
+                Some((_, false)) => ("400 Bad Request", FOREIGN),
+                Some((query, true)) if query.split('&').any(|pair| pair.starts_with("code=")) => {
                     ("200 OK", DONE)
                 }
                 Some(_) => ("200 OK", REFUSED),
             };
             // The login does not depend on the page.
             drop(timeout(REQUEST_WAIT, answer(&mut stream, status, text)).await);
-            if let Some(query) = query {
+            if let Some((query, true)) = query {
                 return Ok(format!("{}?{query}", self.redirect));
             }
         }
     }
+}
+
+/// True if the query contains this state, which only the authorization server and the browser of the person have.
+pub(super) fn is_of_login(query: &str, state: &str) -> bool {
+    let mut pairs = query.split('&');
+    !state.is_empty() && pairs.any(|pair| pair.strip_prefix("state=") == Some(state))
 }
 
 /// Reads a request. `None` if it has no valid target.
@@ -119,6 +129,15 @@ async fn answer(stream: &mut TcpStream, status: &str, text: &str) -> std::io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn redirect_of_another_login_has_another_state() {
+        assert!(is_of_login("code=1&state=abc", "abc"));
+        for query in ["code=1&state=abd", "code=1", "xstate=abc", "state=abc1", ""] {
+            assert!(!is_of_login(query, "abc"), "{query}");
+        }
+        assert!(!is_of_login("state=", ""));
+    }
 
     #[test]
     fn only_a_request_of_a_browser_has_a_target() {

@@ -11,6 +11,7 @@
 mod access;
 mod error;
 mod loopback;
+mod revocation;
 mod session;
 mod token_file;
 
@@ -21,8 +22,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use super::config::is_server_name;
 pub use error::McpLoginError;
+pub use revocation::{ForgottenLogin, forget_login};
 pub use session::{LoginClient, LoginOptions, McpLogin};
 
 pub(super) use access::AccessTokens;
@@ -46,7 +47,7 @@ impl ServerLogin {
         Self {
             server: Arc::clone(server),
             url: Arc::clone(url),
-            file: LoginTokenFile::new(folder, server),
+            file: LoginTokenFile::new(folder, server, url),
             challenge: Mutex::default(),
         }
     }
@@ -66,24 +67,4 @@ impl ServerLogin {
             sleep(LOGIN_POLL).await;
         }
     }
-}
-
-/// Removes the tokens of the login at a server. `folder` is [`McpOptions::login_folder`](super::McpOptions). Returns false
-/// if there were none.
-///
-/// # Errors
-/// If the name of the server is invalid, or the file with the tokens cannot be removed.
-///
-/// # Cancel safety
-/// Cancel safe.
-pub async fn forget_login(folder: &Path, server: &str) -> Result<bool, McpLoginError> {
-    if !is_server_name(server) {
-        return Err(McpLoginError::NotPossible("no server has such a name"));
-    }
-    let file = LoginTokenFile::new(folder, server);
-    if file.version().is_none() {
-        return Ok(false);
-    }
-    let lock = file.lock().await?;
-    file.remove(&lock)
 }

@@ -90,6 +90,7 @@ pub struct McpLogin<'a> {
     memory: InMemoryCredentialStore,
     loopback: Loopback,
     client_secret: Option<String>,
+    revocation_endpoint: Option<String>,
     address: String,
 }
 
@@ -133,6 +134,8 @@ impl<'a> McpLogin<'a> {
             .await;
         let found = found.map_err(failed)?;
         let is_discovered = found.source.is_discovered();
+        let revocation = found.metadata.additional_fields.get("revocation_endpoint");
+        let revocation_endpoint = revocation.and_then(|url| Some(url.as_str()?.to_owned()));
         manager.set_metadata(found.metadata);
         let mut scopes = options.scopes;
         if scopes.is_empty() {
@@ -186,6 +189,7 @@ impl<'a> McpLogin<'a> {
             memory,
             loopback,
             client_secret,
+            revocation_endpoint,
             address,
         })
     }
@@ -203,7 +207,8 @@ impl<'a> McpLogin<'a> {
     /// # Cancel safety
     /// Dropping the future ends the login. Tokens that were granted at this moment are not stored.
     pub async fn finish(self) -> Result<(), McpLoginError> {
-        let returned = timeout(PERSON_WAIT_MAX, self.loopback.returned()).await;
+        let state = query_value(&self.address, "state");
+        let returned = timeout(PERSON_WAIT_MAX, self.loopback.returned(state)).await;
         let returned = returned.map_err(|_elapsed| McpLoginError::Expired(PERSON_WAIT_MAX))??;
         let callback = AuthorizationCallback::from_redirect_url(&returned)
             .map_err(|_error| McpLoginError::Refused(refusal(&returned)))?;
@@ -224,6 +229,7 @@ impl<'a> McpLogin<'a> {
             url: self.login.url.to_string(),
             client_secret: self.client_secret,
             redirect_uri: self.loopback.redirect().to_owned(),
+            revocation_endpoint: self.revocation_endpoint,
             credentials: credentials
                 .ok_or_else(|| McpLoginError::Failed("it got no token".to_owned()))?,
         };
@@ -236,19 +242,19 @@ fn too_long() -> McpLoginError {
     McpLoginError::Failed(format!("it took longer than {REQUESTS_MAX:?}"))
 }
 
+/// Value of a parameter in the query of an address, as it is written there. Empty if the query has no such parameter.
+fn query_value<'a>(address: &'a str, name: &str) -> &'a str {
+    let query = address.split_once('?').map_or("", |(_, query)| query);
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let found = pairs.find(|(key, _)| *key == name);
+    found.map_or("", |(_, value)| value)
+}
+
 /// Reason in a redirect without a code, such as `access_denied`.
 fn refusal(returned: &str) -> String {
-    let query = returned.split_once('?').map_or("", |(_, query)| query);
-    let error = query
-        .split('&')
-        .find_map(|pair| pair.strip_prefix("error="));
+    let error = query_value(returned, "error");
     let plain = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
-    let error: String = error
-        .unwrap_or_default()
-        .chars()
-        .filter(plain)
-        .take(64)
-        .collect();
+    let error: String = error.chars().filter(plain).take(64).collect();
     if error.is_empty() {
         "the browser returned without a reason".to_owned()
     } else {

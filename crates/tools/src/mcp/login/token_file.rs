@@ -46,6 +46,9 @@ pub(super) struct StoredLogin {
     pub(super) url: String,
     pub(super) client_secret: Option<String>,
     pub(super) redirect_uri: String,
+    /// Endpoint at which the tokens are revoked, if the authorization server names one.
+    #[serde(default)]
+    pub(super) revocation_endpoint: Option<String>,
     pub(super) credentials: StoredCredentials,
 }
 
@@ -61,19 +64,39 @@ pub(super) struct TokenLock {
 }
 
 impl LoginTokenFile {
-    pub(super) fn new(folder: &Path, server: &str) -> Self {
+    /// The file for a server with this name and URL. Two servers with one name, such as those of the user and of a
+    /// project, have separate files.
+    pub(super) fn new(folder: &Path, server: &str, url: &str) -> Self {
         Self {
-            path: folder.join(format!("{server}.json")),
+            path: folder.join(format!("{server}.{:016x}.json", hash_of(url))),
         }
+    }
+
+    /// The files of all servers with this name.
+    pub(super) fn all(folder: &Path, server: &str) -> Vec<Self> {
+        let entries = fs::read_dir(folder).into_iter().flatten();
+        let named = entries.filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let name = path.file_name()?.to_str()?;
+            let hash = name.strip_prefix(server)?.strip_prefix('.')?;
+            let hash = hash.strip_suffix(".json")?;
+            (hash.len() == 16).then_some(Self { path })
+        });
+        named.collect()
+    }
+
+    /// Reads the login for any URL. `None` if there is none.
+    pub(super) fn read_any(&self) -> Result<Option<StoredLogin>, McpLoginError> {
+        let Some(bytes) = self.read_bytes()? else {
+            return Ok(None);
+        };
+        parse(&bytes).map(Some).map_err(|why| self.unusable(why))
     }
 
     /// Reads the login for a URL. `None` if there is none.
     pub(super) fn read(&self, url: &str) -> Result<Option<StoredLogin>, McpLoginError> {
-        let Some(bytes) = self.read_bytes()? else {
-            return Ok(None);
-        };
-        let login: StoredLogin = parse(&bytes).map_err(|why| self.unusable(why))?;
-        Ok((login.url == url).then_some(login))
+        let login = self.read_any()?;
+        Ok(login.filter(|login| login.url == url))
     }
 
     /// A value that changes with the file.
@@ -183,6 +206,13 @@ impl LoginTokenFile {
     }
 }
 
+/// Hash of a URL (FNV-1a), which never changes between versions. No secret depends on it, because the file contains its
+/// URL.
+fn hash_of(url: &str) -> u64 {
+    let add = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    url.bytes().fold(0xcbf2_9ce4_8422_2325, add)
+}
+
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // A file of a process that was killed may remain, and its process id may return.
     match fs::remove_file(path) {
@@ -254,7 +284,7 @@ mod tests {
     #[tokio::test]
     async fn only_a_private_file_of_the_same_url_is_used() {
         let place = tempfile::tempdir().unwrap();
-        let file = LoginTokenFile::new(&place.path().join("logins"), "t");
+        let file = LoginTokenFile::new(&place.path().join("logins"), "t", "http://a");
         assert!(file.read("http://a").unwrap().is_none());
         let lock = file.lock().await.unwrap();
         file.write(&login("http://a"), &lock).unwrap();
@@ -273,6 +303,25 @@ mod tests {
         assert!(file.read("http://a").is_err());
     }
 
+    #[tokio::test]
+    async fn servers_with_one_name_have_separate_files() {
+        let place = tempfile::tempdir().unwrap();
+        let files = ["http://a", "http://b"].map(|url| LoginTokenFile::new(place.path(), "t", url));
+        let other = LoginTokenFile::new(place.path(), "t-2", "http://a");
+        for (file, url) in files
+            .iter()
+            .chain([&other])
+            .zip(["http://a", "http://b", "http://a"])
+        {
+            let lock = file.lock().await.unwrap();
+            file.write(&login(url), &lock).unwrap();
+        }
+        assert!(files[0].read("http://a").unwrap().is_some());
+        assert!(files[1].read("http://b").unwrap().is_some());
+        assert_eq!(LoginTokenFile::all(place.path(), "t").len(), 2);
+        assert_eq!(LoginTokenFile::all(place.path(), "t-2").len(), 1);
+    }
+
     #[test]
     fn error_about_the_content_contains_no_secret() {
         assert_eq!(
@@ -285,7 +334,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn wait_for_the_lock_is_bounded() {
         let place = tempfile::tempdir().unwrap();
-        let file = LoginTokenFile::new(place.path(), "t");
+        let file = LoginTokenFile::new(place.path(), "t", "http://a");
         let held = file.lock().await.unwrap();
         assert!(matches!(file.lock().await, Err(McpLoginError::File { .. })));
         drop(held);
