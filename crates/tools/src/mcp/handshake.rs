@@ -21,12 +21,13 @@ use super::calls::OpenCalls;
 use super::client_handler::McpClientHandler;
 use super::http_client::HttpClient;
 use super::interceptor::{ConnectionSinks, MessageInterceptor};
+use super::legacy_events::LegacyEvents;
 use super::limits::{CALLS_MAX, MESSAGE_BYTES_MAX};
 use super::login::AccessTokens;
 use super::pipes::{ServerInput, ServerOutput};
 use super::url_query::without_queries;
-
 use super::web_client::web_client;
+
 /// First request of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FirstRequest {
@@ -76,6 +77,7 @@ pub(super) async fn over_http(
         server: Arc::clone(server),
         access,
         loss: sinks.loss.clone(),
+        legacy: LegacyEvents::default(),
     };
     let transport = StreamableHttpClientTransport::with_client(client, config);
     let calls = Arc::clone(&sinks.calls);

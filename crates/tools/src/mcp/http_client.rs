@@ -25,6 +25,7 @@ use sse_stream::{Sse, SseStream};
 use super::connection_loss::ConnectionLoss;
 use super::deep_answer::replacement;
 use super::discovery;
+use super::legacy_events::{LegacyEvents, is_refused_handshake};
 use super::limits::{ERROR_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
 use super::login::AccessTokens;
 
@@ -40,12 +41,13 @@ pub(super) struct HttpClient {
     /// Access tokens of a login. `None` if the credentials are configured.
     pub(super) access: Option<AccessTokens>,
     pub(super) loss: ConnectionLoss,
+    pub(super) legacy: LegacyEvents,
 }
 
 type HttpError = StreamableHttpError<reqwest::Error>;
 pub(super) type HttpResult<T> = Result<T, HttpError>;
-type Headers = HashMap<HeaderName, HeaderValue>;
-type EventStream = BoxStream<'static, Result<Sse, SseError>>;
+pub(super) type Headers = HashMap<HeaderName, HeaderValue>;
+pub(super) type EventStream = BoxStream<'static, Result<Sse, SseError>>;
 
 impl StreamableHttpClient for HttpClient {
     type Error = reqwest::Error;
@@ -58,11 +60,14 @@ impl StreamableHttpClient for HttpClient {
         token: Option<String>,
         headers: Headers,
     ) -> HttpResult<StreamableHttpPostResponse> {
+        if let Some(endpoint) = self.legacy.endpoint() {
+            return self.post_to_endpoint(&endpoint, &message, headers).await;
+        }
         let accepted = [JSON_MIME_TYPE, EVENT_STREAM_MIME_TYPE].join(", ");
         let post = self
             .client
             .post(&*url)
-            .headers(headers.into_iter().collect())
+            .headers(headers.clone().into_iter().collect())
             .header(ACCEPT, accepted);
         let post = with_token_and_session(post, token, session.as_deref());
         let post = post.json(&message);
@@ -72,6 +77,11 @@ impl StreamableHttpClient for HttpClient {
         let response = self.send(post).await?;
         if response.status() == StatusCode::NOT_FOUND && session.is_some() {
             return Err(StreamableHttpError::SessionExpired);
+        }
+        if is_refused_handshake(&message, response.status())
+            && let Some(answer) = self.begin_legacy(&url, &message, headers).await?
+        {
+            return Ok(answer);
         }
         let needs_answer = matches!(message, JsonRpcMessage::Request(_));
         self.answer(response, needs_answer).await
@@ -84,6 +94,10 @@ impl StreamableHttpClient for HttpClient {
         token: Option<String>,
         headers: Headers,
     ) -> HttpResult<()> {
+        if self.legacy.endpoint().is_some() {
+            self.legacy.close();
+            return Ok(());
+        }
         let token = self.token(token).await;
         let client = &self.client;
         client.delete_session(url, session, token, headers).await
@@ -97,6 +111,9 @@ impl StreamableHttpClient for HttpClient {
         token: Option<String>,
         headers: Headers,
     ) -> HttpResult<EventStream> {
+        if self.legacy.endpoint().is_some() {
+            return self.legacy.take_events();
+        }
         let token = self.token(token).await;
         let client = &self.client;
         let events = client.get_stream_with_max_sse_event_size(
@@ -185,7 +202,10 @@ impl HttpClient {
         }
     }
 
-    fn parse(&self, body: &[u8]) -> HttpResult<serde_json::Result<ServerJsonRpcMessage>> {
+    pub(super) fn parse(
+        &self,
+        body: &[u8],
+    ) -> HttpResult<serde_json::Result<ServerJsonRpcMessage>> {
         if has_reserved_key(body) {
             self.loss.by_us(RESERVED_KEY);
             let why = RESERVED_KEY.into();
@@ -197,7 +217,7 @@ impl HttpClient {
         })
     }
 
-    fn checked(&self, events: EventStream) -> EventStream {
+    pub(super) fn checked(&self, events: EventStream) -> EventStream {
         let loss = self.loss.clone();
         let checked = events.map(move |event| {
             let mut event = event?;
@@ -216,7 +236,7 @@ impl HttpClient {
 }
 
 /// Events of a response. If an event is too long, the stream ends.
-fn bounded_events(response: Response) -> EventStream {
+pub(super) fn bounded_events(response: Response) -> EventStream {
     // Number of bytes since the last event. Bytes in the chunk in which that event ended do not count.
     let held = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&held);

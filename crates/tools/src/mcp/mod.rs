@@ -46,14 +46,15 @@ mod http_client;
 mod http_discovery;
 mod input_round;
 mod interceptor;
+mod legacy_events;
 mod limits;
 mod listing;
 mod login;
 mod pipes;
 mod process;
 mod server;
-mod servers;
 mod server_content;
+mod servers;
 mod state;
 mod status_events;
 mod subscription;
@@ -61,8 +62,8 @@ mod supervise;
 mod tls_provider;
 mod tool;
 mod url_query;
-
 mod web_client;
+
 pub use config::{
     McpConfigError, McpOptions, McpServerConfig, McpTransport, OnIgnoredCancel, ToolFilter,
 };
@@ -72,7 +73,7 @@ pub use limits::{
 };
 pub use login::{ForgottenLogin, LoginClient, LoginOptions, McpLogin, McpLoginError, forget_login};
 pub use server::McpServer;
+pub use server_content::{McpContent, McpContentError, McpPrompt, SERVER_CONTENT_BYTES_MAX};
 pub use servers::{McpServers, McpTools};
 pub use state::McpState;
-pub use server_content::{McpContent, McpContentError, McpPrompt, SERVER_CONTENT_BYTES_MAX};
 pub use status_events::{McpStatusEvent, McpStatusEvents};

@@ -11,6 +11,7 @@ mod calls;
 mod conformance;
 mod everything;
 mod http;
+mod legacy_events;
 mod lists;
 mod logins;
 mod stateless;
