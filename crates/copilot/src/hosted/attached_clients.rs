@@ -11,6 +11,10 @@ use tokio::sync::watch;
 use crate::connection::{Client, ClientId, ClientRequestError};
 
 /// Optional parts of a session, such as hooks, that a client handles.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "a program chooses each handler separately"
+)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ClientOptions {
     /// True if the client answers permission questions.

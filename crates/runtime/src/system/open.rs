@@ -180,6 +180,22 @@ fn workspace_of(
     Ok(workspace)
 }
 
+/// Prompter of a session. Questions of MCP servers always go to its clients.
+fn prompter_of(
+    parts: &SystemParts,
+    setup: &SessionSetup,
+    request: &AgentRequest,
+) -> Arc<dyn Prompter> {
+    let clients = Arc::clone(&request.prompter);
+    match setup.recipient {
+        QuestionRecipient::Subscribers => clients,
+        QuestionRecipient::Prompter => Arc::new(AdvanceAnswers {
+            permissions: Arc::clone(&parts.prompter),
+            servers: clients,
+        }),
+    }
+}
+
 pub(super) fn agent(
     parts: &SystemParts,
     setup: &SessionSetup,
@@ -187,14 +203,6 @@ pub(super) fn agent(
     prompt: &ComposedPrompt,
     spill: &SpillFolder,
 ) -> Result<Agent, StartError> {
-    let clients = Arc::clone(&request.prompter);
-    let prompter: Arc<dyn Prompter> = match setup.recipient {
-        QuestionRecipient::Subscribers => clients,
-        QuestionRecipient::Prompter => Arc::new(AdvanceAnswers {
-            permissions: Arc::clone(&parts.prompter),
-            servers: clients,
-        }),
-    };
     // The opener of a session with its own tools or folder chooses all that the model can load.
     let has_definitions = setup.tools.is_none() && setup.folder.is_none();
     let skills = &parts.definitions.skills;
@@ -241,7 +249,7 @@ pub(super) fn agent(
         .tools(tools)
         .tool_source(source)
         .settings(settings)
-        .permissions(permissions, prompter)
+        .permissions(permissions, prompter_of(parts, setup, request))
         .clock(Arc::clone(&parts.now))
         .name(AGENT_NAME);
     if let Some(owner) = &parts.owner {
