@@ -42,7 +42,10 @@ mod event;
 mod hosted;
 mod lifecycle;
 mod methods;
+mod provider;
+mod refusal;
 mod server;
+mod session_parts;
 mod translate;
 
 pub use connection::{ConnectionAccess, ServedConnectionEnd};

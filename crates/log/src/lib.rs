@@ -46,8 +46,8 @@ pub use memory::MemoryLog;
 pub use names::{AppendId, AppendIds, RecordBytes, StreamName, Version};
 pub use session::{
     ListedSession, LoggedAnswer, RecordObserver, SessionError, SessionRemoval, SessionSummary,
-    SessionWriter, begin_removal, committed_answer, list_sessions, newest_sessions, read_session,
-    read_session_end, remove_session, visit_records,
+    SessionWriter, begin_removal, committed_answer, fork_session, list_sessions, newest_sessions,
+    read_session, read_session_end, remove_session, visit_records,
 };
 #[cfg(feature = "sqlite")]
 pub use sqlite::{

@@ -60,8 +60,8 @@ pub use stream::{
 };
 pub use system::{
     BUILTIN_SCRIPTS, BuiltinScript, InterruptedTurn, ModelChoice, OpenSession, OrphanedWork,
-    QuestionRecipient, SessionSetup, SessionTools, StoreChoice, System, SystemOptions,
-    SystemPrompt, SystemStore, check_requests, is_secret_variable, marker_prefix,
+    QuestionRecipient, SessionMcpServer, SessionSetup, SessionTools, StoreChoice, System,
+    SystemOptions, SystemPrompt, SystemStore, check_requests, is_secret_variable, marker_prefix,
     mcp_login_options, mcp_servers, open_model, open_store, open_store_for_reading, scan_orphans,
     without_exempted,
 };

@@ -6,6 +6,7 @@ use allstop_core::TurnNumber;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::connection::{Client, ClientId, ClientRequestError};
@@ -23,7 +24,7 @@ pub(crate) struct ClientOptions {
     pub hooks: bool,
     /// True if the client answers questions of the model.
     pub user_input: bool,
-    /// True if the client answers questions of MCP servers.
+    /// True if the client fills in forms, also for questions of MCP servers.
     pub elicitation: bool,
 }
 
@@ -34,6 +35,8 @@ pub(crate) struct AttachedClient {
     pub client_options: ClientOptions,
     /// True if the client receives the pieces of an answer.
     pub streaming: bool,
+    /// Slash commands of the client; null if it declares none.
+    pub commands: Value,
     pub feed: FeedHandle,
 }
 
@@ -124,6 +127,15 @@ impl AttachedClients {
         self.clients.lock().clone()
     }
 
+    /// Returns the slash commands of all clients.
+    pub(crate) fn commands(&self) -> Vec<Value> {
+        let clients = self.clients.lock();
+        let all = clients
+            .iter()
+            .filter_map(|attached| attached.commands.as_array());
+        all.flatten().cloned().collect()
+    }
+
     pub(crate) fn arrivals(&self) -> watch::Receiver<u64> {
         self.arrivals.subscribe()
     }
@@ -144,6 +156,13 @@ impl AttachedClients {
         clients
             .iter()
             .any(|attached| attached.client_options.permissions)
+    }
+
+    /// True if any client fills in forms.
+    pub(crate) fn has_forms(&self) -> bool {
+        let clients = self.clients.lock();
+        let mut attached = clients.iter();
+        attached.any(|attached| attached.client_options.elicitation)
     }
 
     /// Returns the client that attached last among the clients with this option.

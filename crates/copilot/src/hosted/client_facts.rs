@@ -23,17 +23,18 @@ struct KnownFacts {
     order: VecDeque<MessageId>,
     /// Calls whose handler has answered with a rejection.
     rejected: HashSet<String>,
-    resumes: Vec<SessionResume>,
+    notes: Vec<SessionNote>,
 }
 
-/// A resume of the session while it was open.
+/// An event of the history between two turns, which a client has caused, such as a resume of the session.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct SessionResume {
-    /// The last turn before the resume.
+pub(crate) struct SessionNote {
+    /// The last turn before the event.
     pub after: TurnNumber,
-    /// Number of the resume.
+    /// Number of the note.
     pub number: usize,
-    /// Data of its event.
+    /// Type of the event.
+    pub kind: &'static str,
     pub data: Value,
 }
 
@@ -60,25 +61,31 @@ impl ClientFacts {
         known.messages.get(id).cloned().unwrap_or_default()
     }
 
-    /// Stores a resume of the session.
-    pub(crate) fn add_resume(&self, after: TurnNumber, data: Value) -> SessionResume {
+    /// Stores an event of the history.
+    pub(crate) fn add_note(
+        &self,
+        after: TurnNumber,
+        kind: &'static str,
+        data: Value,
+    ) -> SessionNote {
         let mut known = self.0.lock();
-        let number = known.resumes.last().map_or(0, |last| last.number + 1);
-        if known.resumes.len() == FACTS_MAX {
-            known.resumes.remove(0);
+        let number = known.notes.last().map_or(0, |last| last.number + 1);
+        if known.notes.len() == FACTS_MAX {
+            known.notes.remove(0);
         }
-        let resume = SessionResume {
+        let note = SessionNote {
             after,
             number,
+            kind,
             data,
         };
-        known.resumes.push(resume.clone());
-        resume
+        known.notes.push(note.clone());
+        note
     }
 
-    /// Returns the stored resumes, in their order.
-    pub(crate) fn resumes(&self) -> Vec<SessionResume> {
-        self.0.lock().resumes.clone()
+    /// Returns the stored events of the history, in their order.
+    pub(crate) fn notes(&self) -> Vec<SessionNote> {
+        self.0.lock().notes.clone()
     }
 
     /// Records that the handler of a call has answered with a rejection.

@@ -48,16 +48,29 @@ pub(crate) struct DeclaredTool {
 pub(crate) struct ToolSelection {
     pub available: Option<Vec<String>>,
     pub excluded: Vec<String>,
+    /// Tools of the selected agent; `None` for all tools.
+    pub of_agent: Option<Vec<String>>,
 }
 
 impl ToolSelection {
     fn allows(&self, kind: &str, name: &str) -> bool {
+        // The official runtime separates the names of a server and of its tool by `-` or `/`.
+        let is_of_server = |pattern: &str| {
+            let parts = name.split_once("__").filter(|_| kind == "mcp");
+            parts.is_some_and(|(server, tool)| {
+                let rest = pattern.strip_prefix(server);
+                let rest = rest.and_then(|rest| rest.strip_prefix(['-', '/']));
+                rest.is_some_and(|rest| rest == "*" || rest == tool)
+            })
+        };
         let is_meant = |pattern: &String| {
             let (of_kind, of_name) = pattern.split_once(':').unwrap_or((kind, pattern));
-            of_kind == kind && (of_name == "*" || of_name == name)
+            of_kind == kind && (of_name == "*" || of_name == name || is_of_server(of_name))
         };
         let is_available = |patterns: &Vec<String>| patterns.iter().any(is_meant);
-        self.available.as_ref().is_none_or(is_available) && !self.excluded.iter().any(is_meant)
+        self.available.as_ref().is_none_or(is_available)
+            && self.of_agent.as_ref().is_none_or(is_available)
+            && !self.excluded.iter().any(is_meant)
     }
 }
 
@@ -85,6 +98,9 @@ impl std::fmt::Debug for LateAnswerSlot {
 struct ClientToolsState {
     declared: Vec<DeclaredTool>,
     tools: Vec<Arc<dyn Tool>>,
+    /// Descriptions of the offered built-in tools.
+    builtin: Vec<Value>,
+    servers: Option<Arc<dyn ToolSource>>,
     /// Requests to the clients' handlers that are not answered yet.
     pending: HashMap<Arc<str>, PendingExternal>,
     by_request: HashMap<(u64, RequestId), Arc<str>>,
@@ -151,6 +167,17 @@ impl ClientTools {
     /// Returns the declared tools.
     pub(crate) fn declared(&self) -> Vec<DeclaredTool> {
         self.state.lock().declared.clone()
+    }
+
+    /// Describes the tools that the agent has in addition to its sub-agents and skills.
+    pub(crate) fn infos(&self) -> Vec<Value> {
+        let state = self.state.lock();
+        let own = state.tools.iter().map(|tool| tool_info(&**tool));
+        let mut infos: Vec<_> = state.builtin.iter().cloned().chain(own).collect();
+        let servers = state.servers.iter().flat_map(|servers| servers.tools());
+        let offered = servers.filter(|tool| self.filter.allows("mcp", &tool.spec().name));
+        infos.extend(offered.map(|tool| tool_info(&*tool)));
+        infos
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
@@ -284,6 +311,16 @@ impl ToolGeneration {
     }
 }
 
+/// Describes a tool in the form of the protocol.
+pub(crate) fn tool_info(tool: &dyn Tool) -> Value {
+    let spec = tool.spec();
+    json!({
+        "name": spec.name,
+        "description": spec.description,
+        "input_schema": spec.input_schema,
+    })
+}
+
 fn spec_of(tool: &DeclaredTool) -> ToolSpec {
     let any = || json!({ "type": "object" });
     ToolSpec::new(
@@ -332,19 +369,21 @@ pub(crate) struct ChosenTools(pub(crate) Arc<ClientTools>);
 
 impl SessionTools for ChosenTools {
     fn builtin(&self, tools: Vec<Arc<dyn Tool>>) -> Vec<Arc<dyn Tool>> {
-        let state = self.0.state.lock();
+        let mut state = self.0.state.lock();
         let own: HashSet<&str> = state
             .declared
             .iter()
             .map(|tool| tool.name.as_str())
             .collect();
         let renamed = tools.into_iter().map(builtin::renamed);
-        renamed
+        let offered: Vec<_> = renamed
             .filter(|tool| {
                 let name = &*tool.spec().name;
                 self.0.filter.allows("builtin", name) && !own.contains(name)
             })
-            .collect()
+            .collect();
+        state.builtin = offered.iter().map(|tool| tool_info(&**tool)).collect();
+        offered
     }
 
     fn has_sub_agents(&self) -> bool {
@@ -358,6 +397,7 @@ impl SessionTools for ChosenTools {
     ) -> Arc<dyn ToolSource> {
         // Has no effect if the session is opened again: the first callback of the session stays in use.
         drop(self.0.on_late_answer.0.set(on_late_answer));
+        self.0.state.lock().servers = Some(Arc::clone(&servers));
         Arc::new(AllTools {
             clients: Arc::clone(&self.0),
             servers,
@@ -374,6 +414,7 @@ mod tests {
         ToolSelection {
             available: available.map(owned),
             excluded: owned(excluded),
+            of_agent: None,
         }
     }
 

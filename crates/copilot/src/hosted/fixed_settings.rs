@@ -1,9 +1,11 @@
 //! Settings of a session that do not change while the session is open.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use allstop_runtime::SystemPrompt;
+use serde_json::Value;
 
 /// Settings that a client requests, or that an open session has. A field is `None` if the client does not request the
 /// setting.
@@ -18,6 +20,8 @@ pub(crate) struct FixedSettings {
     pub excluded_tools: Option<Vec<String>>,
     pub working_directory: Option<PathBuf>,
     pub instruction_directories: Option<Vec<PathBuf>>,
+    /// Further settings by their names in the protocol, as the client has sent them.
+    pub further: BTreeMap<&'static str, Value>,
 }
 
 /// True if a client requests another value than the session has.
@@ -74,6 +78,10 @@ impl FixedSettings {
             ),
         ];
         let found = differences.into_iter().find(|(_, differs)| *differs);
-        found.map(|(name, _)| name)
+        found.map(|(name, _)| name).or_else(|| {
+            let mut further = requested.further.iter();
+            let found = further.find(|(name, value)| self.further.get(*name) != Some(value));
+            found.map(|(name, _)| *name)
+        })
     }
 }

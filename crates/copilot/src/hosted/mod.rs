@@ -9,9 +9,12 @@ mod feed;
 mod fixed_settings;
 mod forms;
 mod hooks;
+mod pending_requests;
+mod session_servers;
+mod session_state;
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -22,8 +25,10 @@ use allstop_core::{
     CallId, Cause, CauseKind, Extent, MessageId, Receipt, SessionId, Timestamp, TurnNumber,
 };
 use allstop_log::{Version, read_session_end};
-use allstop_model::Model;
-use allstop_runtime::{QuestionRecipient, SessionSetup, StartError, System, SystemPrompt};
+use allstop_model::{Model, ReasoningEffort};
+use allstop_runtime::{
+    Definitions, QuestionRecipient, SessionSetup, StartError, System, SystemPrompt,
+};
 use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkSpec};
 use allstop_session::{FollowUp, FormClient, OpenQuestion, Session, StopTarget};
 use allstop_tools::PermissionAnswer;
@@ -33,24 +38,33 @@ use tokio::sync::broadcast;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
 pub(crate) use attached_clients::{AttachedClient, ClientOptions, FeedHandle};
-pub(crate) use client_facts::{ClientFacts, SessionResume};
+pub(crate) use client_facts::{ClientFacts, SessionNote};
 pub(crate) use client_tools::{DeclaredTool, ToolSelection};
 pub(crate) use fixed_settings::FixedSettings;
+pub(crate) use pending_requests::PendingRequests;
+pub(crate) use session_state::{ClientMode, NameChange, SessionState};
 
 use crate::connection::{Client, ClientId};
+use crate::provider::ClientProviders;
 use crate::server::CopilotServer;
-use crate::translate::{EventTranslator, HostEvent, TranslatorOptions};
+use crate::session_parts::{ClientAgent, SessionParts};
+use crate::translate::{EventTranslator, HostEvent, PersistedEvent, TranslatorOptions};
 use attached_clients::{AttachedClients, DetachedClient};
 use client_tools::{ChosenTools, ClientTools, GenerationEvent, ToolGeneration};
 use feed::Feed;
 pub(crate) use feed::now;
 use hooks::ClientHooks;
+pub(crate) use session_servers::SessionServers;
 
 /// Maximum number of unread host events ([`HostEvent`]) in a client's feed. This is far more than the number of
 /// concurrent calls. If a feed misses events, it sends all unanswered tool requests again.
 const HOST_EVENTS_MAX: usize = 1_024;
+
+/// Folder of the workspace, in the folder of the session.
+const WORKSPACE: &str = "workspace";
 
 /// Maximum wait until the clients have received the last events of a closed session.
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
@@ -60,6 +74,9 @@ const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct SessionChoice {
     pub model: Option<Arc<dyn Model>>,
     pub model_name: Option<Arc<str>>,
+    pub providers: ClientProviders,
+    pub reasoning_effort: Option<ReasoningEffort>,
+    pub parts: SessionParts,
     pub folder: Option<PathBuf>,
     pub system_prompt: SystemPrompt,
     pub filter: ToolSelection,
@@ -96,6 +113,28 @@ impl SessionChoice {
         if requested.model.is_none() && requested.provider.is_none() {
             (choice.model, choice.model_name) = (before.model, before.model_name);
             requested.provider = before.requested.provider;
+            choice.providers = before.providers;
+        }
+        if !requested.further.contains_key("reasoningEffort") {
+            choice.reasoning_effort = before.reasoning_effort;
+        }
+        let (parts, earlier) = (&mut choice.parts, before.parts);
+        if !requested.further.contains_key("mcpServers") {
+            (parts.servers, parts.disabled_servers) = (earlier.servers, earlier.disabled_servers);
+        }
+        if !requested.further.contains_key("customAgents") {
+            parts.agents = earlier.agents;
+        }
+        if !requested.further.contains_key("agent") {
+            parts.agent = earlier.agent;
+        }
+        if !requested.further.contains_key("skillDirectories") {
+            parts.skill_folders = earlier.skill_folders;
+            parts.disabled_skills = earlier.disabled_skills;
+            parts.searches_folder = earlier.searches_folder;
+        }
+        for (name, value) in before.requested.further {
+            requested.further.entry(name).or_insert(value);
         }
         if requested.system_message.is_none() {
             choice.system_prompt = before.system_prompt;
@@ -112,6 +151,30 @@ impl SessionChoice {
     }
 }
 
+impl SessionChoice {
+    /// System prompt with the instructions of the selected agent.
+    fn prompt_of_agent(&self) -> SystemPrompt {
+        let Some(agent) = self.parts.selected() else {
+            return self.system_prompt.clone();
+        };
+        let with = |before: &str| Arc::from(format!("{before}\n\n{}", agent.prompt).trim_start());
+        match &self.system_prompt {
+            SystemPrompt::Replaced(before) => SystemPrompt::Replaced(with(before)),
+            SystemPrompt::Appended(before) => SystemPrompt::Appended(with(before)),
+            _ => SystemPrompt::Appended(with("")),
+        }
+    }
+
+    /// Selection of the tools, without the tools that the selected agent does not have.
+    fn filter_of_agent(&self) -> ToolSelection {
+        let of_agent = self.parts.selected().and_then(ClientAgent::chosen_tools);
+        ToolSelection {
+            of_agent,
+            ..self.filter.clone()
+        }
+    }
+}
+
 /// An open session.
 #[derive(Debug)]
 pub(crate) struct HostedSession {
@@ -121,7 +184,14 @@ pub(crate) struct HostedSession {
     /// Present if the questions of MCP servers stay open for an answer.
     form_client: Mutex<Option<FormClient>>,
     pub(crate) facts: Arc<ClientFacts>,
+    pub(crate) state: Arc<SessionState>,
+    pub(crate) pending: PendingRequests,
+    /// MCP servers that the clients have named.
+    pub(crate) servers: Option<SessionServers>,
+    /// Skills of the session, with the disabled skills.
+    pub(crate) skills: Definitions,
     pub(crate) opened_at: Timestamp,
+    system_prompt_bytes: usize,
     /// True if the server allows all calls without a permission question.
     approves_all: AtomicBool,
     host_events: broadcast::Sender<HostEvent>,
@@ -145,6 +215,28 @@ pub(crate) struct HostedSession {
 async fn recorded_folder(system: &System, id: &SessionId) -> Result<Option<PathBuf>, StartError> {
     let (state, _owner) = read_session_end(&**system.log(), id).await?;
     Ok(state.folder().map(|folder| PathBuf::from(&**folder)))
+}
+
+/// Reads the name, the mode and the workspace of a session.
+async fn session_state(system: &System, id: &SessionId) -> SessionState {
+    let folder = system.session_folder(id).join(WORKSPACE);
+    SessionState::read(folder, system.config().permissions.mode).await
+}
+
+/// Reads the skills of a session.
+async fn read_skills(
+    server: &CopilotServer,
+    choice: &SessionChoice,
+    folder: &Path,
+) -> Result<Definitions, StartError> {
+    let (parts, folder) = (choice.parts.clone(), folder.to_owned());
+    let spec = WorkSpec::new(ItemKind::Thread, "reading skills");
+    let reading = server
+        .connections()
+        .spawn_blocking(spec, move |_| parts.read_skills(&folder));
+    let reading = reading.map_err(|refused| StartError::stopped(&refused))?;
+    // A panic of the reader is a bug, and the session then has no skills.
+    Ok(reading.await.unwrap_or_default())
 }
 
 /// Wording of the official runtime about calls without a result. Programs and prompts refer to these words.
@@ -173,12 +265,13 @@ impl HostedSession {
         id: SessionId,
         mode: OpenMode,
         choice: &SessionChoice,
+        before: Option<&Self>,
     ) -> Result<Arc<Self>, StartError> {
         let system: &System = server.system();
         let attached_clients = Arc::new(AttachedClients::default());
         let asks_user = choice.client_options.user_input;
         let tools = ClientTools::new(
-            choice.filter.clone(),
+            choice.filter_of_agent(),
             Arc::clone(&attached_clients),
             asks_user,
         );
@@ -188,6 +281,13 @@ impl HostedSession {
             (None, OpenMode::Resume) => recorded_folder(system, &id).await?,
             (folder, _) => folder.clone(),
         };
+        let used_folder = folder.clone().unwrap_or_else(|| system.folder().to_owned());
+        let state = match before {
+            Some(before) => Arc::clone(&before.state),
+            None => Arc::new(session_state(system, &id).await),
+        };
+        let skills = read_skills(server, choice, &used_folder).await?;
+        let servers = SessionServers::start(system, &id, choice, &used_folder).await?;
         let host_events = broadcast::channel(HOST_EVENTS_MAX).0;
         let settings = FixedSettings {
             model: choice.model_name.clone(),
@@ -195,21 +295,27 @@ impl HostedSession {
             system_message: Some(choice.system_prompt.clone()),
             available_tools: choice.filter.available.clone(),
             excluded_tools: Some(choice.filter.excluded.clone()),
-            working_directory: Some(folder.clone().unwrap_or_else(|| system.folder().to_owned())),
+            working_directory: Some(used_folder.clone()),
             instruction_directories: choice.requested.instruction_directories.clone(),
+            further: choice.requested.further.clone(),
         };
         let hooks = ClientHooks {
             name: "copilot-client".into(),
             attached_clients: Arc::clone(&attached_clients),
             tools: Arc::clone(&tools),
-            folder: folder.clone().unwrap_or_else(|| system.folder().to_owned()),
+            folder: used_folder,
             host_events: host_events.clone(),
         };
         let setup = SessionSetup::default()
             .recipient(QuestionRecipient::Subscribers)
             .model(choice.model.clone())
             .folder(folder)
-            .system_prompt(choice.system_prompt.clone())
+            .system_prompt(choice.prompt_of_agent())
+            .reasoning_effort(choice.reasoning_effort)
+            .mode(state.permission_mode())
+            .servers(servers.as_ref().map(SessionServers::all))
+            .skills(choice.parts.enabled(&skills))
+            .sub_agents(choice.parts.kinds(system, &choice.providers))
             .tools(Arc::new(ChosenTools(Arc::clone(&tools))))
             .hooks(vec![Arc::new(hooks)])
             .follow_up(FollowUp::Enqueue)
@@ -217,20 +323,36 @@ impl HostedSession {
             .stop_policy(StopPolicy::Keep)
             .call_texts(Arc::new(call_texts()));
         let opened = match mode {
-            OpenMode::Create => system.new_session(Some(id), setup).await?,
-            OpenMode::Resume => system.resume_session(id, setup).await?,
+            OpenMode::Create => system.new_session(Some(id), setup).await,
+            OpenMode::Resume => system.resume_session(id, setup).await,
+        };
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                if let Some(servers) = servers {
+                    servers.close().await;
+                }
+                return Err(error);
+            }
         };
         let label = format!("session/{}/clients", opened.session.id());
         let scope = server.connections().child(label, ScopeOptions::default());
         let hosted = Arc::new(Self {
             scope: scope.map_err(|refused| StartError::stopped(&refused))?,
+            system_prompt_bytes: opened.prompt_bytes,
             session: opened.session,
             tools,
             attached_clients,
             form_client: Mutex::new(None),
-            facts: Arc::default(),
-            opened_at: now(),
-            approves_all: AtomicBool::new(false),
+            facts: before
+                .map(|before| Arc::clone(&before.facts))
+                .unwrap_or_default(),
+            state,
+            pending: PendingRequests::default(),
+            servers,
+            skills,
+            opened_at: before.map_or_else(now, |before| before.opened_at),
+            approves_all: AtomicBool::new(before.is_some_and(Self::approves_all)),
             host_events,
             feeds: TaskTracker::new(),
             no_more_calls: CancellationToken::new(),
@@ -255,6 +377,15 @@ impl HostedSession {
         self.choice.model_name.as_ref()
     }
 
+    pub(crate) fn reasoning_effort(&self) -> Option<ReasoningEffort> {
+        self.choice.reasoning_effort
+    }
+
+    /// Working directory of the session.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.settings.working_directory.as_deref()
+    }
+
     /// Returns the parts of the session, with the tools that clients have declared since it was opened.
     pub(crate) fn choice(&self) -> SessionChoice {
         SessionChoice {
@@ -267,6 +398,29 @@ impl HostedSession {
         self.attached_clients.all()
     }
 
+    /// Describes the tools of the session.
+    pub(crate) fn tool_infos(&self) -> Vec<Value> {
+        self.tools.infos()
+    }
+
+    /// Size of the system prompt in bytes.
+    pub(crate) fn system_prompt_bytes(&self) -> usize {
+        self.system_prompt_bytes
+    }
+
+    /// Slash commands of the clients.
+    pub(crate) fn client_commands(&self) -> Vec<Value> {
+        self.attached_clients.commands()
+    }
+
+    /// Reads the state of a session that may not be open.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn stored_state(server: &CopilotServer, id: &SessionId) -> SessionState {
+        session_state(server.system(), id).await
+    }
+
     /// Adds a client of this session again, after the session was opened with other settings.
     pub(crate) fn attach_again(
         self: &Arc<Self>,
@@ -276,6 +430,7 @@ impl HostedSession {
         let choice = SessionChoice {
             client_options: attached.client_options,
             streaming: attached.streaming,
+            commands: attached.commands.clone(),
             not_offered: Vec::new(),
             ..choice.clone()
         };
@@ -339,10 +494,12 @@ impl HostedSession {
         choice: &SessionChoice,
         from: Option<Version>,
     ) {
+        let (is_first, had_forms) = (self.is_alone(), self.has_forms());
         if self
             .attached_clients
             .change(client.id, choice.client_options)
         {
+            self.report_forms(had_forms);
             // The client already has a feed. A second feed would report the running calls again, with less information.
             self.update_form_client();
             return;
@@ -376,12 +533,16 @@ impl HostedSession {
             client: Arc::clone(client),
             client_options: choice.client_options,
             streaming: choice.streaming,
+            commands: choice.commands.clone(),
             feed: handle,
         });
         self.update_form_client();
+        if !is_first {
+            self.report_forms(had_forms);
+        }
         if !choice.commands.is_null() {
             // The clients name the commands of a session to their users.
-            let data = json!({ "commands": choice.commands });
+            let data = json!({ "commands": self.client_commands() });
             self.send_ephemeral("commands.changed", data);
         }
         let under_way = self.feeds.token();
@@ -399,7 +560,9 @@ impl HostedSession {
     /// Removes a client. Returns true if it was the last client. Open permission questions then wait for a client that
     /// resumes the session.
     pub(crate) fn detach(&self, client: ClientId) -> bool {
+        let had_forms = self.has_forms();
         let detached = self.attached_clients.detach(client);
+        self.report_forms(had_forms);
         self.update_form_client();
         match detached {
             DetachedClient::Last => true,
@@ -432,6 +595,20 @@ impl HostedSession {
     /// True if no client is attached to the session.
     pub(crate) fn is_alone(&self) -> bool {
         self.attached_clients.is_empty()
+    }
+
+    /// True if any client fills in forms.
+    pub(crate) fn has_forms(&self) -> bool {
+        self.attached_clients.has_forms()
+    }
+
+    /// Notifies the clients if the session gains or loses its last client that fills in forms.
+    fn report_forms(&self, had_forms: bool) {
+        let has_forms = self.has_forms();
+        if has_forms != had_forms {
+            let data = json!({ "ui": { "elicitation": has_forms } });
+            self.send_ephemeral("capabilities.changed", data);
+        }
     }
 
     pub(crate) fn feed_of(&self, client: ClientId) -> Option<FeedHandle> {
@@ -478,10 +655,12 @@ impl HostedSession {
         }
     }
 
-    /// Records a resume of the session, and sends its event to all clients.
-    pub(crate) fn note_resume(&self, data: Value) {
-        let resume = self.facts.add_resume(self.session.last_turn(), data);
-        self.send_host_event(HostEvent::Resumed(resume));
+    /// Adds an event to the history, and sends it to all clients. Returns the id of the event.
+    pub(crate) fn note(&self, kind: &'static str, data: Value) -> Uuid {
+        let note = self.facts.add_note(self.session.last_turn(), kind, data);
+        let event = PersistedEvent::note(&note).at(self.id(), now(), None);
+        self.send_host_event(HostEvent::Noted(note));
+        event.id
     }
 
     /// Records that a call of the running turn was cancelled by its id. Returns false if this was already recorded.
@@ -522,6 +701,9 @@ impl HostedSession {
         let stopping = self.session.stop(&StopTarget::Session, cause.clone());
         let receipt = stopping.receipt().await;
         self.session.close().await;
+        if let Some(servers) = &self.servers {
+            servers.close().await;
+        }
         self.no_more_calls.cancel();
         // The feeds end after they have sent the last events.
         self.feeds.close();

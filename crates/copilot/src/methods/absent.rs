@@ -34,6 +34,8 @@ pub(super) fn begin(
         "session.completions.getTriggerCharacters" => json!({ "triggerCharacters": [] }),
         // Every session is local.
         "session.visibility.get" | "session.visibility.set" => json!({ "synced": false }),
+        // The server has no language servers.
+        "session.lsp.initialize" => json!({}),
         "session.completions.request" => json!({ "items": [] }),
         unknown => return Err(RpcError::method_not_found(unknown)),
     };

@@ -1,4 +1,4 @@
-//! Answers of clients to the questions of MCP servers.
+//! `session.ui.handlePendingElicitation`: answers of clients to forms, and to the questions of MCP servers.
 
 use allstop_core::ids::QuestionId;
 use allstop_jsonrpc::RpcError;
@@ -15,7 +15,7 @@ use super::method::{MethodAnswer, MethodCx, open_session, read};
 struct ElicitationParams {
     session_id: String,
     request_id: String,
-    result: ElicitationReply,
+    result: Value,
 }
 
 #[derive(Deserialize)]
@@ -26,7 +26,7 @@ enum ElicitationReply {
     Cancel,
 }
 
-/// Answers the question of a server. Reports whether the answer counted, and returns no error for a closed question. After
+/// Answers a form of a client, or the question of a server. Reports whether the answer counted, and returns no error for a closed question. After
 /// an answer with invalid values, the question stays open.
 pub(super) fn answer(
     cx: &MethodCx<'_>,
@@ -37,12 +37,18 @@ pub(super) fn answer(
     let Ok(hosted) = open_session(cx, &params.session_id) else {
         return success(false);
     };
+    if hosted.pending.answer(&params.request_id, params.result.clone()) {
+        return success(true);
+    }
     let (session, id) = (&hosted.session, QuestionId::new(params.request_id));
     let open = session.server_questions();
     let Some(open) = open.into_iter().find(|open| open.id == id) else {
         return success(false);
     };
-    let answer = match params.result {
+    let reply = serde_json::from_value(params.result).map_err(|error| {
+        RpcError::invalid_params(format!("`result` is not valid: {error}"))
+    })?;
+    let answer = match reply {
         ElicitationReply::Accept { content } => {
             let values = open.question.wanted.completed(content.unwrap_or_default());
             FormAnswer::Accept(values.map_err(|why| {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::ids::usable_id;
 use super::method::{
-    MethodAnswer, MethodCx, MethodResult, large, later, open_session, read, whole,
+    MethodAnswer, MethodCx, MethodResult, failed, large, later, open_session, read, whole,
 };
 use crate::event::CopilotEvent;
 use crate::hosted::HostedSession;
@@ -35,10 +35,6 @@ fn id_of(params: Option<&RawValue>) -> Result<SessionId, RpcError> {
     let params: SessionParams = read(params)?;
     let id = params.session_id;
     usable_id(id.ok_or_else(|| RpcError::invalid_params("`sessionId` is missing"))?)
-}
-
-pub(super) fn failed(error: &impl std::fmt::Display) -> RpcError {
-    RpcError::internal_error(error.to_string())
 }
 
 /// Detaches the client from a session. If the client is the last client, the session is closed: all work of the session
@@ -75,37 +71,37 @@ pub(super) fn delete(
 ) -> Result<MethodAnswer, RpcError> {
     let id = id_of(params)?;
     let server = cx.server.clone();
-    let has_clients = |session: &Session| session.part::<HostedSession>().is_some();
-    let mut found = server.registry().reserve(&id, has_clients);
     let deleting = async move {
-        let cause = Cause::new(CauseKind::User).by("copilot").detail("deleted");
-        let reservation = loop {
-            match found.await {
-                ReserveResult::Reserved(reservation) => break reservation,
-                ReserveResult::Open(false) => {
-                    return json!({ "success": false, "error": format!("session {id} is in use") });
-                }
-                ReserveResult::Open(true) => {
-                    if let Some(closing) = server.close_session_if(&id, |_| true, cause.clone()) {
-                        let _closed_or_lost = closing.await;
-                    }
-                }
-            }
-            found = server.registry().reserve(&id, has_clients);
-        };
-        let removed = server.system().remove_session(&id).await;
-        drop(reservation);
-        match removed {
-            Ok(()) => {
-                server.send_lifecycle(LifecycleKind::Deleted, &id);
-                json!({ "success": true })
-            }
-            Err(error) => json!({ "success": false, "error": error.to_string() }),
+        match delete_session(&server, &id).await {
+            Ok(()) => json!({ "success": true }),
+            Err(error) => json!({ "success": false, "error": error }),
         }
     };
     let name = "deletion of a session".to_owned();
     let deleting = finish_work(cx.server.connections(), name, deleting);
     Ok(later(whole(deleting)))
+}
+
+/// Stops all work of a session, closes the session, and deletes it. Returns the reason if the session stays.
+pub(super) async fn delete_session(server: &CopilotServer, id: &SessionId) -> Result<(), String> {
+    let has_clients = |session: &Session| session.part::<HostedSession>().is_some();
+    let cause = Cause::new(CauseKind::User).by("copilot").detail("deleted");
+    let reservation = loop {
+        match server.registry().reserve(id, has_clients).await {
+            ReserveResult::Reserved(reservation) => break reservation,
+            ReserveResult::Open(false) => return Err(format!("session {id} is in use")),
+            ReserveResult::Open(true) => {
+                if let Some(closing) = server.close_session_if(id, |_| true, cause.clone()) {
+                    let _closed_or_lost = closing.await;
+                }
+            }
+        }
+    };
+    let removed = server.system().remove_session(id).await;
+    drop(reservation);
+    removed.map_err(|error| error.to_string())?;
+    server.send_lifecycle(LifecycleKind::Deleted, id);
+    Ok(())
 }
 
 pub(super) fn look(

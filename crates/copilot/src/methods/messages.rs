@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use allstop_agent::TurnError;
-use allstop_core::{StopReason, TraceContext};
+use allstop_core::{Image, Images, StopReason, TraceContext};
 use allstop_jsonrpc::RpcError;
 use allstop_session::{
     FollowUp, MessageHandle, MessageOutcome, MessageRefused, NewMessage, SendError, Subscription,
@@ -86,6 +86,13 @@ impl AttachmentParams {
         String::from_utf8(bytes).ok().map(Cow::Owned)
     }
 
+    /// Image of a blob.
+    fn image(&self) -> Option<Image> {
+        let is_image = self.mime_type.as_ref()?.starts_with("image/");
+        let data = self.data.as_ref().filter(|_| is_image)?;
+        Image::from_base64(data).ok()
+    }
+
     /// True if the model needs only the name of the attachment, because it can read the content itself.
     fn is_named(&self) -> bool {
         matches!(self.kind(), "file" | "directory" | "selection")
@@ -105,6 +112,8 @@ fn text_of(prompt: &str, attachments: &[AttachmentParams]) -> (Arc<str>, Vec<Arc
         if let Some(content) = attachment.text() {
             text.push('\n');
             text += &content;
+        } else if attachment.image().is_some() {
+            text.push_str(" (image)");
         } else if !attachment.is_named() {
             text.push_str(" (its content cannot be shown)");
             let mime = attachment.mime_type.as_deref();
@@ -174,12 +183,18 @@ fn sent(session: &HostedSession, params: &SendParams) -> Result<MessageHandle, R
     }
     let given = params.attachments.as_deref().unwrap_or_default();
     let attachments = attachments_of(given)?;
-    let (text, missing) = text_of(&params.prompt, &attachments);
+    let (text, mut missing) = text_of(&params.prompt, &attachments);
+    let images = attachments.iter().take(ATTACHMENTS_MAX);
+    let images = images.filter_map(AttachmentParams::image).collect();
+    let (images, left_out) = Images::first_within_limits(images);
+    if left_out > 0 {
+        missing.push(format!("images not sent to the model: {left_out}").into());
+    }
     let id = HostedSession::new_message_id();
     session
         .facts
         .add_message(id.clone(), facts_of(params, given));
-    let mut message = NewMessage::from(text).id(id);
+    let mut message = NewMessage::from(text).id(id).images(images);
     let trace = params.traceparent.as_deref().and_then(TraceContext::new);
     message.trace =
         trace.map(|trace| trace.with_tracestate(params.tracestate.as_deref().unwrap_or_default()));

@@ -6,6 +6,7 @@ use allstop_core::SessionId;
 use allstop_jsonrpc::RpcError;
 use allstop_scope::WorkHandle;
 use futures::future::BoxFuture;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -44,6 +45,24 @@ pub(super) fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, 
         };
         RpcError::invalid_params(message)
     })
+}
+
+/// Parameters of a method that only names a session.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SessionIdParams {
+    pub(super) session_id: String,
+}
+
+/// Converts an error of a file or of the store.
+pub(super) fn failed(error: &impl std::fmt::Display) -> RpcError {
+    RpcError::internal_error(error.to_string())
+}
+
+/// Returns an answer that is ready.
+#[expect(clippy::unnecessary_wraps, reason = "the methods return this type")]
+pub(super) fn ready(answer: Value) -> Result<MethodAnswer, RpcError> {
+    Ok(MethodAnswer::Now(Ok(answer)))
 }
 
 /// Returns the open session with this id.

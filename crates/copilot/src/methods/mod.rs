@@ -4,26 +4,38 @@
 //! The remaining work is a future, which the connection runs.
 
 mod absent;
+mod agents;
 mod answers;
+mod commands;
+mod context;
 mod elicitation;
+mod endings;
 mod event_log;
 mod foreground;
+mod forms;
 mod handover;
 mod ids;
 mod info;
 mod instructions;
 mod lifecycle;
+mod mcp;
 mod messages;
 mod method;
+mod models;
+mod names;
 mod open;
+mod open_params;
 mod pending;
 mod permissions;
-mod provider;
+mod rewind;
 mod server_sessions;
 mod settings;
+mod skills;
 mod stops;
+mod stored_sessions;
 mod surrogates;
 mod tasks;
+mod workspace;
 
 use allstop_jsonrpc::RpcError;
 use serde_json::value::RawValue;
@@ -56,7 +68,12 @@ const METHODS: &[(&str, BeginMethod)] = &[
     ("session.getForeground", foreground::get),
     ("session.setForeground", foreground::set),
     ("session.tools.handlePendingToolCall", answers::tool),
+    ("session.log", endings::log),
+    ("session.suspend", endings::suspend),
+    ("session.shutdown", endings::shutdown),
+    ("session.ui.elicitation", forms::ask),
     ("session.ui.handlePendingElicitation", elicitation::answer),
+    ("sessions.fork", rewind::fork),
     ("session.ui.handlePendingUserInput", pending::late),
     ("session.ui.handlePendingSampling", pending::late),
     ("session.ui.handlePendingAutoModeSwitch", pending::late),
@@ -95,11 +112,27 @@ const FAMILIES: &[(&str, BeginFamily)] = &[
     ("session.extensions.", absent::begin),
     ("session.completions.", absent::begin),
     ("session.visibility.", absent::begin),
+    ("session.lsp.", absent::begin),
     ("session.telemetry.", settings::begin),
+    ("sessions.getSizes", stored_sessions::begin),
+    ("sessions.pruneOld", stored_sessions::begin),
+    ("sessions.bulkDelete", stored_sessions::begin),
+    ("sessions.enrichMetadata", stored_sessions::begin),
     ("sessions.", server_sessions::begin),
-    ("session.mode.", settings::begin),
-    ("session.model.", settings::begin),
-    ("session.metadata.", settings::begin),
+    ("session.mode.", names::begin),
+    ("session.name.", names::begin),
+    ("session.model.", models::begin),
+    ("session.provider.", models::begin),
+    ("session.metadata.", context::begin),
+    ("session.usage.", context::begin),
+    ("session.tools.", context::begin),
+    ("session.plan.", workspace::begin),
+    ("session.workspaces.", workspace::begin),
+    ("session.agent.", agents::begin),
+    ("session.skills.", skills::begin),
+    ("session.mcp.", mcp::begin),
+    ("session.history.", rewind::begin),
+    ("session.commands.", commands::begin),
 ];
 
 #[expect(

@@ -5,7 +5,9 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::method::{MethodAnswer, MethodCx, open_session, read};
+use super::method::{MethodAnswer, MethodCx, SessionIdParams, later, open_session, read, ready};
+use super::open::reopen;
+use crate::translate::permission_request;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -47,6 +49,11 @@ pub(super) fn begin(
     method: &str,
     params: Option<&RawValue>,
 ) -> Result<MethodAnswer, RpcError> {
+    match method {
+        "session.permissions.pendingRequests" => return pending(cx, params),
+        "session.permissions.resetSessionApprovals" => return reset(cx, params),
+        _ => {}
+    }
     let missing = |name: &str| RpcError::invalid_params(format!("`{name}` is missing"));
     let chosen = |params: &ModeParams| match method {
         "session.permissions.getMode" => Ok(None),
@@ -70,4 +77,27 @@ pub(super) fn begin(
     Ok(MethodAnswer::Now(Ok(
         json!({ "success": true, "mode": mode }),
     )))
+}
+
+/// Describes the open permission questions.
+fn pending(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
+    let params: SessionIdParams = read(params)?;
+    let session = open_session(cx, &params.session_id)?;
+    let questions = session.session.questions();
+    let items = questions.iter().map(|question| {
+        json!({ "requestId": question.id, "request": permission_request(&question.question) })
+    });
+    ready(json!({ "items": items.collect::<Vec<_>>() }))
+}
+
+/// Forgets the answers that allow further calls of the session.
+fn reset(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
+    let params: SessionIdParams = read(params)?;
+    let session = open_session(cx, &params.session_id)?;
+    let server = cx.server.clone();
+    Ok(later(async move {
+        // The answers last as long as the session is open.
+        reopen(server, session.id().clone(), "permissions", |_| Ok(())).await?;
+        Ok(json!({ "success": true }))
+    }))
 }

@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::ids::usable_id;
-use super::lifecycle::{failed, listed_infos};
-use super::method::{MethodAnswer, MethodCx, large, later, open_session, read, whole};
+use super::lifecycle::listed_infos;
+use super::method::{MethodAnswer, MethodCx, failed, large, later, open_session, read, whole};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

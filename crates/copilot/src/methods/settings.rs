@@ -1,12 +1,17 @@
-//! Settings and states of a session for clients.
+//! `session.options.update`, and the telemetry of a session.
+
+use std::path::PathBuf;
 
 use allstop_jsonrpc::RpcError;
+use allstop_model::ReasoningEffort;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::method::{MethodAnswer, MethodCx, open_session, read};
-use super::stops::runs_attached_background;
+use super::method::{MethodAnswer, MethodCx, later, open_session, read, ready};
+use super::open::reopen;
+use crate::hosted::SessionChoice;
+use crate::server::CopilotServer;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -15,45 +20,71 @@ struct SettingsParams {
     installed_plugins: Option<Vec<Value>>,
     included_builtin_skills: Option<Vec<Value>>,
     manage_schedule_enabled: Option<bool>,
+    #[serde(flatten)]
+    changes: SettingChanges,
 }
 
-const METHODS: [&str; 6] = [
-    "session.options.update",
-    "session.telemetry.getEngagementId",
-    "session.mode.get",
-    "session.model.getCurrent",
-    "session.metadata.isProcessing",
-    "session.metadata.activity",
-];
+/// Options that the open session changes.
+#[derive(Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SettingChanges {
+    model: Option<String>,
+    reasoning_effort: Option<ReasoningEffort>,
+    working_directory: Option<PathBuf>,
+    available_tools: Option<Vec<String>>,
+    excluded_tools: Option<Vec<String>>,
+}
 
 pub(super) fn begin(
     cx: &MethodCx<'_>,
     method: &str,
     params: Option<&RawValue>,
 ) -> Result<MethodAnswer, RpcError> {
-    if !METHODS.contains(&method) {
-        return Err(RpcError::method_not_found(method));
-    }
     let params: SettingsParams = read(params)?;
-    let hosted = open_session(cx, &params.session_id)?;
-    let session = &hosted.session;
-    let has_background = || session.background().iter().any(|work| work.is_running());
-    let answer = match method {
+    let session = open_session(cx, &params.session_id)?;
+    let server = cx.server.clone();
+    match method {
         "session.options.update" => {
             check(&params)?;
-            json!({ "success": true })
+            let changes = params.changes;
+            if changes == SettingChanges::default() {
+                return ready(json!({ "success": true }));
+            }
+            let of_server = server.clone();
+            let change = move |choice: &mut SessionChoice| changes.apply(&of_server, choice);
+            Ok(later(async move {
+                reopen(server, session.id().clone(), "options", change).await?;
+                Ok(json!({ "success": true }))
+            }))
         }
-        // The server sends no telemetry.
-        "session.telemetry.getEngagementId" => json!({}),
-        "session.mode.get" => json!("interactive"),
-        "session.model.getCurrent" => json!({ "modelId": hosted.model_name() }),
-        "session.metadata.isProcessing" => json!({ "processing": session.is_busy() }),
-        _ => json!({
-            "abortable": session.is_busy() || runs_attached_background(session),
-            "hasActiveWork": session.is_busy() || has_background(),
-        }),
-    };
-    Ok(MethodAnswer::Now(Ok(answer)))
+        // The server sends no telemetry, so it has no features to override.
+        "session.telemetry.getEngagementId" | "session.telemetry.setFeatureOverrides" => {
+            ready(json!({}))
+        }
+        unknown => Err(RpcError::method_not_found(unknown)),
+    }
+}
+
+impl SettingChanges {
+    fn apply(self, server: &CopilotServer, choice: &mut SessionChoice) -> Result<(), RpcError> {
+        if let Some(name) = self.model {
+            let chosen = choice.providers.model(server.system(), Some(&name))?;
+            (choice.model, choice.model_name) = (chosen.model, Some(chosen.name));
+        }
+        if let Some(effort) = self.reasoning_effort {
+            choice.reasoning_effort = Some(effort);
+        }
+        if let Some(folder) = self.working_directory {
+            choice.folder = Some(folder);
+        }
+        if let Some(available) = self.available_tools {
+            choice.filter.available = Some(available);
+        }
+        if let Some(excluded) = self.excluded_tools {
+            choice.filter.excluded = excluded;
+        }
+        Ok(())
+    }
 }
 
 /// Refuses options that this server does not offer. The other options only disable parts that a session never has.

@@ -14,14 +14,15 @@ use serde_json::Value;
 use super::calls;
 use super::persisted::{Compaction, PersistedEvent, abort_reason, failure_of};
 use crate::event::CopilotEvent;
-use crate::hosted::{ClientFacts, SessionResume};
+use crate::hosted::{ClientFacts, SessionNote};
 
 /// Returns the events for the records of a session, in the order of the records.
 pub(crate) fn history(source: HistorySource<'_>, records: &[SessionRecord]) -> Vec<CopilotEvent> {
     let mut history = History {
         source,
         session: source.session,
-        resumes: source.facts.resumes().into(),
+        notes: source.facts.notes().into(),
+        turns: Vec::new(),
         events: Vec::new(),
         turn: TurnNumber(0),
         message: None,
@@ -33,7 +34,7 @@ pub(crate) fn history(source: HistorySource<'_>, records: &[SessionRecord]) -> V
     for record in records {
         history.record(record);
     }
-    history.resumes_before(None);
+    history.notes_before(None);
     history.events
 }
 
@@ -49,8 +50,10 @@ pub(crate) struct HistorySource<'a> {
 struct History<'a> {
     source: HistorySource<'a>,
     session: &'a SessionId,
-    /// Resumes without an event so far.
-    resumes: VecDeque<SessionResume>,
+    /// Notes without an event so far.
+    notes: VecDeque<SessionNote>,
+    /// Each turn, with the index of its first event.
+    turns: Vec<(TurnNumber, usize)>,
     events: Vec<CopilotEvent>,
     turn: TurnNumber,
     /// The user's message that began the turn.
@@ -107,7 +110,24 @@ impl<'a> History<'a> {
                 receipt,
                 ..
             } => self.stopped(*at, *reason, cause, kept, receipt.as_ref()),
+            SessionRecord::TurnUndone { turn, .. } => self.undo(*turn),
             _ => {}
+        }
+    }
+
+    /// Removes the events of a turn.
+    fn undo(&mut self, undone: TurnNumber) {
+        let Some(at) = self.turns.iter().position(|(turn, _)| *turn == undone) else {
+            return;
+        };
+        let (_, start) = self.turns.remove(at);
+        let end = self
+            .turns
+            .get(at)
+            .map_or(self.events.len(), |(_, next)| *next);
+        self.events.drain(start..end);
+        for (_, later) in self.turns.iter_mut().skip(at) {
+            *later -= end - start;
         }
     }
 
@@ -122,16 +142,17 @@ impl<'a> History<'a> {
         (self.turn, self.message, self.origin) = (turn, message.cloned(), origin);
         (self.at, self.step) = (at, None);
         self.records.clear();
-        self.resumes_before(Some(turn));
+        self.notes_before(Some(turn));
+        self.turns.push((turn, self.events.len()));
         let event = PersistedEvent::turn_start(turn, input, message, origin);
         self.push(event.with_facts(self.source.facts, message));
     }
 
-    /// Sends the events of the resumes before a turn; of all resumes if there is no further turn.
-    fn resumes_before(&mut self, turn: Option<TurnNumber>) {
-        let is_before = |resume: &SessionResume| turn.is_none_or(|turn| resume.after < turn);
-        while let Some(resume) = self.resumes.pop_front_if(|resume| is_before(resume)) {
-            self.push(PersistedEvent::resume(&resume));
+    /// Sends the events of the notes before a turn; of all notes if there is no further turn.
+    fn notes_before(&mut self, turn: Option<TurnNumber>) {
+        let is_before = |note: &SessionNote| turn.is_none_or(|turn| note.after < turn);
+        while let Some(note) = self.notes.pop_front_if(|note| is_before(note)) {
+            self.push(PersistedEvent::note(&note));
         }
     }
 

@@ -30,11 +30,11 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::event::{CopilotEvent, event_id};
-use crate::hosted::{ClientFacts, SessionResume};
+use crate::hosted::{ClientFacts, SessionNote};
 use calls::ShownCalls;
 use context_estimate::ContextEstimate;
 pub(crate) use history::{HistorySource, history};
-pub(crate) use permission::UNANSWERED;
+pub(crate) use permission::{UNANSWERED, permission_request};
 pub(crate) use persisted::PersistedEvent;
 use persisted::{Compaction, abort_reason, answer_message_id, failure_of};
 
@@ -85,8 +85,8 @@ pub(crate) enum HostEvent {
     },
     /// The client requested a part that this server does not offer.
     NotOffered { message: Arc<str> },
-    /// A client has resumed the session.
-    Resumed(SessionResume),
+    /// An event of the history that a client has caused, such as a resume.
+    Noted(SessionNote),
     /// An event of the protocol that the history does not contain.
     Ephemeral { kind: &'static str, data: Value },
     /// A stop of this turn was requested. The turn may still complete.
@@ -216,7 +216,7 @@ impl EventTranslator {
                 let data = json!({ "warningType": "not_offered", "message": message });
                 self.ephemeral("session.warning", data);
             }
-            HostEvent::Resumed(resume) => self.persisted(PersistedEvent::resume(resume)),
+            HostEvent::Noted(note) => self.persisted(PersistedEvent::note(note)),
             HostEvent::Ephemeral { kind, data } => self.ephemeral(kind, data.clone()),
             HostEvent::ExternalCompleted {
                 request_id,

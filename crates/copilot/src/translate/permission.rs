@@ -12,17 +12,7 @@ pub(crate) const UNANSWERED: &str = "denied-no-approval-rule-and-could-not-reque
 
 impl EventTranslator {
     pub(super) fn permission_asked(&mut self, question: &OpenQuestion) {
-        let PermissionQuestion {
-            tool,
-            arguments,
-            text,
-            ..
-        } = &question.question;
-        let mut request = request_of(tool, arguments, text);
-        if let Value::Object(request) = &mut request {
-            let id = question.question.call_id.as_str();
-            request.insert("toolCallId".to_owned(), id.into());
-        }
+        let request = permission_request(&question.question);
         let data = json!({ "requestId": question.id, "permissionRequest": request });
         // The event is ephemeral, because the log contains no permission questions.
         self.ephemeral("permission.requested", data);
@@ -43,6 +33,21 @@ impl EventTranslator {
         let data = json!({ "requestId": id, "result": { "kind": kind } });
         self.ephemeral("permission.completed", data);
     }
+}
+
+/// Describes the question about a call for the client's permission handler.
+pub(crate) fn permission_request(question: &PermissionQuestion) -> Value {
+    let PermissionQuestion {
+        tool,
+        arguments,
+        text,
+        ..
+    } = question;
+    let mut request = request_of(tool, arguments, text);
+    if let Value::Object(request) = &mut request {
+        request.insert("toolCallId".to_owned(), question.call_id.as_str().into());
+    }
+    request
 }
 
 /// Describes a call for the client's permission handler. `text` is the question as one readable line.

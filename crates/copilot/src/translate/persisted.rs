@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::calls;
 use crate::event::{CopilotEvent, event_id};
-use crate::hosted::{ClientFacts, SessionResume};
+use crate::hosted::{ClientFacts, SessionNote};
 
 /// A persisted event without its time and its parent.
 #[derive(Debug)]
@@ -22,6 +22,10 @@ pub(crate) struct PersistedEvent {
     /// Position of the event in the session. The id of the event is derived from this position.
     place: String,
     data: Value,
+}
+
+fn turn_start_place(turn: TurnNumber) -> String {
+    format!("turn/{turn}/user")
 }
 
 /// A summary that has replaced the oldest messages of a conversation.
@@ -107,7 +111,7 @@ impl PersistedEvent {
                 json!({ "infoType": "background", "message": input }),
             ),
         };
-        Self::new(kind, format!("turn/{turn}/user"), data)
+        Self::new(kind, turn_start_place(turn), data)
     }
 
     /// Adds the fields that a client has sent with a message, such as its attachments.
@@ -140,9 +144,14 @@ impl PersistedEvent {
         ]
     }
 
-    pub(super) fn resume(resume: &SessionResume) -> Self {
-        let place = format!("resume/{}/{}", resume.after, resume.number);
-        Self::new("session.resume", place, resume.data.clone())
+    pub(crate) fn note(note: &SessionNote) -> Self {
+        let place = format!("note/{}/{}", note.after, note.number);
+        Self::new(note.kind, place, note.data.clone())
+    }
+
+    /// Returns the id of the event for the message that began a turn.
+    pub(crate) fn turn_start_id(session: &SessionId, turn: TurnNumber) -> Uuid {
+        event_id(session, &turn_start_place(turn))
     }
 
     /// Returns the event of a message that was added to a running turn.

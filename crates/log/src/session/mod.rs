@@ -6,6 +6,7 @@ mod codec;
 mod committed_answer;
 mod error;
 mod fold;
+mod fork;
 mod list;
 mod running_owner;
 mod writer;
@@ -14,6 +15,7 @@ pub use codec::{RecordDecodeError, decode, encode};
 pub use committed_answer::{LoggedAnswer, committed_answer};
 pub use error::SessionError;
 pub use fold::visit_records;
+pub use fork::fork_session;
 pub use list::{
     ListedSession, SessionRemoval, SessionSummary, begin_removal, list_sessions, newest_sessions,
     read_session, read_session_end, remove_session,

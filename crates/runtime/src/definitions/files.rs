@@ -114,6 +114,16 @@ impl DefinitionFiles {
         found
     }
 
+    /// Reads the skills in these folders, from the highest precedence to the lowest.
+    pub fn of_skill_folders(folders: &[PathBuf]) -> Self {
+        let mut found = Self::default();
+        let read = |path: &Path| read_own(path, FILE_BYTES_MAX);
+        for folder in folders {
+            found.skills(folder, &read);
+        }
+        found
+    }
+
     /// Bytes that differ if any file, any name or any path differs.
     pub fn fingerprint(&self) -> Vec<u8> {
         let mut bytes = Vec::new();

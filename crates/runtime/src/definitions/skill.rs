@@ -52,6 +52,11 @@ impl SkillDefinition {
     }
 
     /// Folder with further files of the skill.
+    /// The text below the front matter.
+    pub fn instructions(&self) -> &str {
+        &self.instructions
+    }
+
     pub(crate) fn folder(&self) -> Option<&std::path::Path> {
         self.path.parent()
     }

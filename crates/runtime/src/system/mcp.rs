@@ -1,7 +1,10 @@
 //! The configured MCP servers.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use allstop_core::SessionId;
 use allstop_model::provider::KeyLookup;
 use allstop_scope::{Scope, ScopeOptions};
 use allstop_tools::mcp::{
@@ -9,6 +12,7 @@ use allstop_tools::mcp::{
     McpTransport, ToolFilter,
 };
 
+use super::SystemParts;
 use super::hidden::without_exempted;
 use super::options::SystemOptions;
 use crate::config::{Config, McpLoginSection, McpServerSection};
@@ -18,20 +22,86 @@ use crate::error::{StartError, StartErrorKind};
 /// does not end servers that other sessions use.
 const SCOPE: &str = "mcp";
 
+/// A further MCP server of one session, which the opener of the session names.
+#[derive(Debug, Clone)]
+pub struct SessionMcpServer {
+    /// Name of the server.
+    pub name: String,
+    /// Settings of the server.
+    pub section: McpServerSection,
+    /// Working directory of the server's process; `None` for the folder of the session.
+    pub folder: Option<PathBuf>,
+}
+
+/// Parts of a system that the configuration of a server refers to.
+struct ServerContext<'a> {
+    config: &'a Config,
+    hidden_variables: &'a [OsString],
+    keys: &'a KeyLookup,
+}
+
 /// Checks the configuration of the servers. Starts no server.
 ///
 /// # Errors
 /// Returns an error for the first server that cannot be used.
 pub fn mcp_servers(options: &SystemOptions) -> Result<McpServers, StartError> {
+    let context = ServerContext {
+        config: &options.config,
+        hidden_variables: &options.hidden_variables,
+        keys: &options.keys,
+    };
     let mut configs = Vec::new();
     for (name, section) in &options.config.mcp.servers {
-        configs.push(server(name, section, options)?);
+        configs.push(server(name, section, &context)?);
     }
     let shared = McpOptions::new(options.folder.clone(), options.spill_folder.clone())
         .containment(options.scopes.containment.clone())
         .login_folder(options.login_folder.clone());
     McpServers::new(configs, shared)
         .map_err(|error| StartError::new(StartErrorKind::Config, error.to_string()))
+}
+
+/// Creates the further servers of a session in this folder. Starts no server.
+///
+/// # Errors
+/// Returns an error for the first server that cannot be used.
+pub(super) fn session_servers(
+    parts: &SystemParts,
+    servers: &[SessionMcpServer],
+    folder: PathBuf,
+) -> Result<McpServers, StartError> {
+    let context = ServerContext {
+        config: &parts.config,
+        hidden_variables: &parts.hidden_variables,
+        keys: &parts.keys,
+    };
+    let mut configs = Vec::new();
+    for one in servers {
+        let mut config = server(&one.name, &one.section, &context)?;
+        config.folder.clone_from(&one.folder);
+        configs.push(config);
+    }
+    let shared =
+        McpOptions::new(folder, parts.spill_folder.clone()).containment(parts.containment.clone());
+    McpServers::new(configs, shared)
+        .map_err(|error| StartError::new(StartErrorKind::Config, error.to_string()))
+}
+
+/// Starts the further servers of a session, in a scope below the scope of the process. Waits for each server at most for
+/// its own time limit. Returns the scope, to close after the servers.
+pub(super) async fn start_session_servers(
+    servers: &McpServers,
+    process: &Scope,
+    session: &SessionId,
+) -> Result<Scope, StartError> {
+    let stopped = |refused: allstop_scope::NotStarted| {
+        StartError::new(StartErrorKind::Stopped, refused.to_string())
+    };
+    let label = format!("{SCOPE}/of/{session}");
+    let scope = process.child(label, ScopeOptions::default());
+    let scope = scope.map_err(stopped)?;
+    servers.start(&scope).await.map_err(stopped)?;
+    Ok(scope)
 }
 
 /// Options of the login at a server. `scopes` replaces the rights in the configuration.
@@ -94,7 +164,7 @@ pub(super) fn may_have_tool(config: &Config, rule: &str) -> bool {
 fn server(
     name: &str,
     section: &McpServerSection,
-    options: &SystemOptions,
+    context: &ServerContext<'_>,
 ) -> Result<McpServerConfig, StartError> {
     let wrong = |what: String| {
         StartError::new(
@@ -108,16 +178,16 @@ fn server(
             format!("change the section `[mcp.servers.{name}]`")
         })
     };
-    let section = &section.expanded(&*options.keys).map_err(wrong)?;
-    let transport = transport(section, options).map_err(wrong)?;
+    let section = &section.expanded(context.keys).map_err(wrong)?;
+    let transport = transport(section, context.keys).map_err(wrong)?;
     let wrong = |error: allstop_tools::mcp::McpConfigError| wrong(error.to_string());
     let mut server = McpServerConfig::new(name, transport).map_err(wrong)?;
-    server.env_hidden = without_exempted(&options.hidden_variables, &section.inherit_env);
+    server.env_hidden = without_exempted(context.hidden_variables, &section.inherit_env);
     server.filter = ToolFilter::new(&section.allow, &section.deny).map_err(wrong)?;
     if let Some(limit) = section.handshake_timeout {
         server.handshake_timeout = limit.into();
     }
-    server.call_timeout = match (section.call_timeout, options.config.deadlines.tool) {
+    server.call_timeout = match (section.call_timeout, context.config.deadlines.tool) {
         (Some(limit), _) => Some(limit.into()),
         (None, Some(_every_tool_s)) => None,
         (None, None) => Some(CALL_TIMEOUT_DEFAULT),
@@ -126,7 +196,7 @@ fn server(
     Ok(server)
 }
 
-fn transport(section: &McpServerSection, options: &SystemOptions) -> Result<McpTransport, String> {
+fn transport(section: &McpServerSection, keys: &KeyLookup) -> Result<McpTransport, String> {
     let of_http = !section.headers.is_empty()
         || section.bearer_token_env.is_some()
         || section.login != McpLoginSection::default();
@@ -145,7 +215,7 @@ fn transport(section: &McpServerSection, options: &SystemOptions) -> Result<McpT
         (None, Some(url)) if !of_command => {
             let mut headers: Vec<(String, String)> = section.headers.clone().into_iter().collect();
             if let Some(variable) = &section.bearer_token_env {
-                let token = (options.keys)(variable)
+                let token = keys(variable)
                     .ok_or_else(|| format!("the environment variable {variable} is not set"))?;
                 headers.push(("authorization".to_owned(), format!("Bearer {token}")));
             }

@@ -5,6 +5,7 @@ mod advance_answers;
 mod builtin_script;
 mod cleanup;
 mod hidden;
+mod joined_tools;
 mod mcp;
 mod missing_model;
 mod open;
@@ -21,8 +22,8 @@ use std::sync::Arc;
 
 use allstop_agent::{AnswerSchema, SpanLinks, SubAgentKind};
 use allstop_core::process::ProcessIdentity;
-use allstop_core::{SessionId, Timestamp};
-use allstop_log::Log;
+use allstop_core::{SessionId, Timestamp, TurnNumber};
+use allstop_log::{Log, SessionError, fork_session};
 use allstop_model::provider::KeyLookup;
 use allstop_model::{Model, ProviderModel, ProviderOptions, RecordingModel};
 use allstop_process::ContainmentChoice;
@@ -36,7 +37,7 @@ pub use allstop_session::orphan_scan::{OrphanedWork, scan_orphans};
 pub use builtin_script::{BUILTIN_SCRIPTS, BuiltinScript};
 pub(crate) use builtin_script::{builtin_script, builtin_script_names};
 pub use hidden::{is_secret_variable, without_exempted};
-pub use mcp::{mcp_login_options, mcp_servers};
+pub use mcp::{SessionMcpServer, mcp_login_options, mcp_servers};
 pub use open::marker_prefix;
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};
@@ -49,6 +50,7 @@ use crate::config::Config;
 use crate::cost::ModelPrices;
 use crate::definitions::Definitions;
 use crate::error::StartError;
+use crate::output_folder::output_folder;
 use crate::session_removal::{RemoveSessionError, remove_session_with_output};
 
 /// A running system. The system does not own its sessions; the sessions share the parts of the system.
@@ -337,6 +339,57 @@ impl System {
     /// Working directory of sessions without a chosen folder.
     pub fn folder(&self) -> &Path {
         &self.parts.folder
+    }
+
+    /// Folder with the files of a session, such as its long output. The folder is removed together with the session, or if
+    /// it is empty.
+    pub fn session_folder(&self, id: &SessionId) -> PathBuf {
+        output_folder(&self.parts.spill_folder, id)
+    }
+
+    /// Creates further MCP servers for one session ([`SessionSetup::servers`]). Starts no server.
+    ///
+    /// # Errors
+    /// Returns an error for the first server that cannot be used.
+    pub fn session_servers(
+        &self,
+        servers: &[SessionMcpServer],
+        folder: impl Into<PathBuf>,
+    ) -> Result<McpServers, StartError> {
+        mcp::session_servers(&self.parts, servers, folder.into())
+    }
+
+    /// Starts further MCP servers of a session. Waits for each server at most for its own time limit. Returns the scope of
+    /// the servers, which the caller closes after [`McpServers::close`].
+    ///
+    /// # Errors
+    /// Returns an error if a stop came first.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the servers continue to start, and end with the process.
+    pub async fn start_session_servers(
+        &self,
+        servers: &McpServers,
+        session: &SessionId,
+    ) -> Result<Scope, StartError> {
+        mcp::start_session_servers(servers, &self.scope, session).await
+    }
+
+    /// Copies the conversation of a session into a new session: all ended turns, or only the turns before the turn
+    /// `before`. Background work stays with the first session.
+    ///
+    /// # Errors
+    /// Returns the errors of [`fork_session`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the new session may have only a part of the turns.
+    pub async fn fork_session(
+        &self,
+        from: &SessionId,
+        to: SessionId,
+        before: Option<TurnNumber>,
+    ) -> Result<(), SessionError> {
+        fork_session(self.log(), from, (to, (self.parts.now)()), before).await
     }
 
     /// The MCP servers.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use allstop_agent::{Agent, SubAgentBackground, SubAgents};
-use allstop_model::RECORDING_BEGINNING;
+use allstop_model::{RECORDING_BEGINNING, RequestSettings};
 use allstop_scope::NotStarted;
 use allstop_session::AgentRequest;
 use allstop_tools::permission::ModeSwitch;
@@ -20,6 +20,7 @@ use allstop_tools::{
 use super::SystemParts;
 use super::advance_answers::AdvanceAnswers;
 use super::hidden::without_exempted;
+use super::joined_tools::JoinedTools;
 use super::options::SystemOptions;
 use super::setup::{QuestionRecipient, SessionSetup};
 use super::spill::SpillFolder;
@@ -160,7 +161,7 @@ fn workspace_of(
     parts: &SystemParts,
     setup: &SessionSetup,
     spill: &SpillFolder,
-    skills: Option<&BTreeMap<String, SkillDefinition>>,
+    skills: &BTreeMap<String, SkillDefinition>,
 ) -> Result<Workspace, StartError> {
     let mut workspace = workspace(parts.folder_of(setup), &parts.config)?
         .reserve(parts.store_files.iter().cloned());
@@ -170,7 +171,7 @@ fn workspace_of(
         workspace = with_spill;
     }
     // A skill names files in its folder. Skills of the user are outside the working directory.
-    for skill in skills.into_iter().flat_map(BTreeMap::values) {
+    for skill in skills.values() {
         if let Some(folder) = skill.folder()
             && let Ok(with_skill) = workspace.clone().allow(folder, FolderAccess::Read)
         {
@@ -205,9 +206,12 @@ pub(super) fn agent(
 ) -> Result<Agent, StartError> {
     // The opener of a session with its own tools or folder chooses all that the model can load.
     let has_definitions = setup.tools.is_none() && setup.folder.is_none();
-    let skills = &parts.definitions.skills;
-    let offered = has_definitions.then_some(skills);
-    let workspace = Arc::new(workspace_of(parts, setup, spill, offered)?);
+    let skills = if has_definitions {
+        &parts.definitions.skills
+    } else {
+        &setup.skills
+    };
+    let workspace = Arc::new(workspace_of(parts, setup, spill, skills)?);
     let output_folder = OutputFolder::new(spill.path()).within(Arc::clone(&parts.output_budget));
     let output_folder = Arc::new(output_folder);
     let mut shell = ShellConfig::new(workspace.folder(), Arc::clone(&output_folder));
@@ -218,6 +222,12 @@ pub(super) fn agent(
     let mut tools = ToolRegistry::new();
     let mut builtin = builtin_tools(&workspace, shell, &host);
     let mut source: Arc<dyn ToolSource> = Arc::new(parts.mcp.tools(&output_folder));
+    if let Some(servers) = &setup.servers {
+        source = Arc::new(JoinedTools([
+            source,
+            Arc::new(servers.tools(&output_folder)),
+        ]));
+    }
     if let Some(choice) = &setup.tools {
         builtin = choice.builtin(builtin);
         source = choice.source(source, Arc::clone(&request.on_late_answer));
@@ -225,7 +235,7 @@ pub(super) fn agent(
     for tool in builtin {
         tools.register_known(tool).map_err(bug)?;
     }
-    if let Some(skill) = SkillTool::of(skills).filter(|_| has_definitions) {
+    if let Some(skill) = SkillTool::of(skills) {
         tools.register_known(Arc::new(skill)).map_err(bug)?;
     }
     let mut settings = parts.config.settings();
@@ -234,6 +244,10 @@ pub(super) fn agent(
     }
     if let (Some(chosen), None) = (setup.stop_policy, parts.config.on_stop) {
         settings.stop_policy = chosen;
+    }
+    if let Some(effort) = setup.reasoning_effort {
+        let request = RequestSettings::clone(&settings.request).reasoning_effort(effort);
+        settings.request = Arc::new(request);
     }
     settings.call_texts.clone_from(&setup.call_texts);
     settings.system.clone_from(&prompt.text);
@@ -294,7 +308,7 @@ pub(super) fn agent(
         kinds: if has_definitions {
             Arc::clone(&parts.sub_agent_kinds)
         } else {
-            Arc::default()
+            Arc::clone(&setup.sub_agents)
         },
     };
     builder.build().with_sub_agents(sub_agents).map_err(bug)

@@ -38,6 +38,8 @@ pub struct OpenSession {
     pub found: Vec<OrphanedWork>,
     /// The project's instructions in its system prompt.
     pub instructions: ProjectInstructions,
+    /// Size of its system prompt in bytes.
+    pub prompt_bytes: usize,
 }
 
 /// A turn that an earlier process left unfinished.
@@ -95,12 +97,14 @@ impl System {
         let setup = Arc::new(setup);
         let prompt = self.compose_prompt(&setup).await?;
         let instructions = prompt.instructions.clone();
+        let prompt_bytes = prompt.text.as_ref().map_or(0, |text| text.len());
         Ok(OpenSession {
             session: self.sessions(setup, prompt).create(id, folder).await?,
             interrupted: None,
             unreported: Vec::new(),
             found: Vec::new(),
             instructions,
+            prompt_bytes,
         })
     }
 
@@ -125,6 +129,7 @@ impl System {
         let setup = Arc::new(setup);
         let prompt = self.compose_prompt(&setup).await?;
         let instructions = prompt.instructions.clone();
+        let prompt_bytes = prompt.text.as_ref().map_or(0, |text| text.len());
         let session = self.sessions(setup, prompt).resume(id).await?;
         let found = settled_work(&before, self.scope()).await;
         Ok(OpenSession {
@@ -133,6 +138,7 @@ impl System {
             unreported: unreported(before, &found),
             found,
             instructions,
+            prompt_bytes,
         })
     }
 

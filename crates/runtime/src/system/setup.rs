@@ -1,19 +1,22 @@
 //! Parts of a session that its opener (the caller that opens the session) chooses instead of the configuration.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use allstop_agent::Hook;
+use allstop_agent::{Hook, SubAgentKind};
 use allstop_core::Timestamp;
 use allstop_core::turn::{CallTexts, StopPolicy};
-use allstop_model::Model;
+use allstop_model::{Model, ReasoningEffort};
 use allstop_session::FollowUp;
 use allstop_tools::external::LateAnswer;
+use allstop_tools::mcp::McpServers;
 use allstop_tools::permission::ModeSwitch;
 use allstop_tools::{Tool, ToolSource};
 
 use crate::config::Config;
+use crate::definitions::SkillDefinition;
 use crate::prompt::{ComposedPrompt, PromptTools};
 
 /// Recipient of permission questions.
@@ -51,6 +54,14 @@ pub struct SessionSetup {
     pub call_texts: Option<Arc<CallTexts>>,
     /// Mode of the session's permissions, which the opener may change.
     pub mode: Option<ModeSwitch>,
+    /// Effort of reasoning, if the opener chooses it.
+    pub reasoning_effort: Option<ReasoningEffort>,
+    /// Further MCP servers. Their opener starts and closes them.
+    pub servers: Option<Arc<McpServers>>,
+    /// Skills of a session whose opener chooses the tools or the folder. Such a session has no configured skills.
+    pub skills: BTreeMap<String, SkillDefinition>,
+    /// Kinds of sub-agents of a session whose opener chooses the tools or the folder.
+    pub sub_agents: Arc<[SubAgentKind]>,
 }
 
 /// Choice of a system prompt.
@@ -134,6 +145,34 @@ impl SessionSetup {
     #[must_use]
     pub fn mode(mut self, mode: impl Into<Option<ModeSwitch>>) -> Self {
         self.mode = mode.into();
+        self
+    }
+
+    /// Sets the effort of reasoning.
+    #[must_use]
+    pub fn reasoning_effort(mut self, effort: impl Into<Option<ReasoningEffort>>) -> Self {
+        self.reasoning_effort = effort.into();
+        self
+    }
+
+    /// Sets the further MCP servers, which their opener starts and closes.
+    #[must_use]
+    pub fn servers(mut self, servers: impl Into<Option<Arc<McpServers>>>) -> Self {
+        self.servers = servers.into();
+        self
+    }
+
+    /// Sets the skills, for a session whose opener chooses the tools or the folder.
+    #[must_use]
+    pub fn skills(mut self, skills: BTreeMap<String, SkillDefinition>) -> Self {
+        self.skills = skills;
+        self
+    }
+
+    /// Sets the kinds of sub-agents, for a session whose opener chooses the tools or the folder.
+    #[must_use]
+    pub fn sub_agents(mut self, sub_agents: impl Into<Arc<[SubAgentKind]>>) -> Self {
+        self.sub_agents = sub_agents.into();
         self
     }
 

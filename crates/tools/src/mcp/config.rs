@@ -21,6 +21,8 @@ pub struct McpServerConfig {
     pub name: Arc<str>,
     /// Transport to the server.
     pub transport: McpTransport,
+    /// Working directory of the server's process; `None` for the folder of the system.
+    pub folder: Option<PathBuf>,
     /// Time limit for the start and the listing of the tools.
     pub handshake_timeout: Duration,
     /// Time limit of a call; `None` means the general time limit of tool calls.
@@ -45,6 +47,7 @@ impl McpServerConfig {
         Ok(Self {
             name: name.into(),
             transport,
+            folder: None,
             handshake_timeout: HANDSHAKE_TIMEOUT_DEFAULT,
             call_timeout: None,
             filter: ToolFilter::default(),

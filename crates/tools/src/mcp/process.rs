@@ -1,6 +1,7 @@
 //! The process of an MCP server that Allstop started: its start, its standard error, and its end.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +41,7 @@ impl ServerProcess {
         name: &str,
         (command, args, env): (&OsString, &[OsString], &[(OsString, OsString)]),
         env_hidden: &[OsString],
+        folder: &Path,
         options: &McpOptions,
     ) -> Result<(Self, ServerPipes), String> {
         let pipes = ServerPipes::make(&options.pipe_folder).map_err(|error| {
@@ -48,7 +50,7 @@ impl ServerProcess {
         })?;
         let spec = ProcessSpec::new("/bin/sh", ulid::Ulid::generate().to_string())
             .args(pipes.command(command, args))
-            .cwd(options.folder.clone())
+            .cwd(folder)
             .envs(env.to_vec())
             .env_hidden(env_hidden.to_vec())
             .containment(options.containment.clone());

@@ -133,6 +133,11 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope, first: FirstRequest) ->
             server.name(),
             command,
             &server.config.env_hidden,
+            server
+                .config
+                .folder
+                .as_ref()
+                .unwrap_or(&server.options.folder),
             &server.options,
         ) {
             Ok((started, its)) => (process, pipes) = (Some(started), Some(its)),

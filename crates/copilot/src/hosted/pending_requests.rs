@@ -1,0 +1,77 @@
+//! Requests to the clients whose answer is a separate request of a client: forms and slash commands.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+/// Requests without an answer so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PendingRequests(Arc<Mutex<HashMap<Arc<str>, oneshot::Sender<Value>>>>);
+
+/// A request that waits for its answer. Dropping it withdraws the request.
+#[derive(Debug)]
+pub(crate) struct PendingRequest {
+    id: Arc<str>,
+    all: PendingRequests,
+    answer: oneshot::Receiver<Value>,
+}
+
+impl PendingRequests {
+    /// Adds a request.
+    pub(crate) fn add(&self) -> PendingRequest {
+        let id: Arc<str> = ulid::Ulid::generate().to_string().into();
+        let (sender, answer) = oneshot::channel();
+        self.0.lock().insert(Arc::clone(&id), sender);
+        PendingRequest {
+            id,
+            all: self.clone(),
+            answer,
+        }
+    }
+
+    /// Answers a request. Returns false if no request with this id waits.
+    pub(crate) fn answer(&self, id: &str, answer: Value) -> bool {
+        let sender = self.0.lock().remove(id);
+        sender.is_some_and(|sender| sender.send(answer).is_ok())
+    }
+}
+
+impl PendingRequest {
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Waits for the answer; `None` if the session was closed.
+    ///
+    /// # Cancel safety
+    /// Dropping the future withdraws the request.
+    pub(crate) async fn answer(mut self) -> Option<Value> {
+        (&mut self.answer).await.ok()
+    }
+}
+
+impl Drop for PendingRequest {
+    fn drop(&mut self) {
+        self.all.0.lock().remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_the_first_answer_counts() {
+        let all = PendingRequests::default();
+        let request = all.add();
+        let id = request.id().to_owned();
+        assert!(all.answer(&id, 1.into()));
+        assert!(!all.answer(&id, 2.into()));
+        assert_eq!(request.answer().await, Some(1.into()));
+        let id = all.add().id().to_owned();
+        assert!(!all.answer(&id, 3.into()), "the request was dropped");
+    }
+}

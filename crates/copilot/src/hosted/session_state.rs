@@ -1,0 +1,177 @@
+//! Name, mode and workspace of a session. The workspace is a folder, which is removed together with the session.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use allstop_tools::permission::{ModeSwitch, PermissionMode};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+/// File with the name and the mode, in the folder of the workspace.
+const STATE_FILE: &str = "session.json";
+
+/// Mode of the protocol in which the agent works.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ClientMode {
+    #[default]
+    Interactive,
+    /// The agent only reads: all other calls are denied.
+    Plan,
+    /// Like `interactive`. The agent always works until its task is done, and asks for permissions only.
+    Autopilot,
+}
+
+/// Values that outlast the process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct StoredState {
+    name: Option<String>,
+    /// True if a person has chosen the name.
+    is_named_by_user: bool,
+    mode: ClientMode,
+}
+
+/// Result of a change of the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NameChange {
+    Applied,
+    /// An automatic name does not replace the name that a person has chosen.
+    Kept,
+}
+
+/// Name, mode and workspace of a session.
+#[derive(Debug)]
+pub(crate) struct SessionState {
+    folder: PathBuf,
+    stored: Mutex<StoredState>,
+    switch: ModeSwitch,
+    /// Permission mode outside the mode `plan`.
+    configured: PermissionMode,
+}
+
+impl SessionState {
+    /// Reads the state of a session from its workspace. A missing or unreadable file is an empty state.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn read(folder: PathBuf, configured: PermissionMode) -> Self {
+        let text = tokio::fs::read(folder.join(STATE_FILE)).await;
+        let stored: StoredState = text
+            .ok()
+            .and_then(|text| serde_json::from_slice(&text).ok())
+            .unwrap_or_default();
+        let state = Self {
+            folder,
+            switch: ModeSwitch::new(configured),
+            configured,
+            stored: Mutex::new(StoredState::default()),
+        };
+        state.switch_to(stored.mode);
+        *state.stored.lock() = stored;
+        state
+    }
+
+    /// Folder of the workspace.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Mode of the permissions, which the mode of the session changes.
+    pub(crate) fn permission_mode(&self) -> ModeSwitch {
+        self.switch.clone()
+    }
+
+    pub(crate) fn name(&self) -> Option<String> {
+        self.stored.lock().name.clone()
+    }
+
+    pub(crate) fn is_named_by_user(&self) -> bool {
+        self.stored.lock().is_named_by_user
+    }
+
+    pub(crate) fn mode(&self) -> ClientMode {
+        self.stored.lock().mode
+    }
+
+    /// Sets the name, and stores it.
+    ///
+    /// # Errors
+    /// Returns an error if the name was not stored. The open session has the name.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the name may not outlast the process.
+    pub(crate) async fn set_name(&self, name: &str, is_by_user: bool) -> io::Result<NameChange> {
+        let stored = {
+            let mut stored = self.stored.lock();
+            if stored.is_named_by_user && !is_by_user {
+                return Ok(NameChange::Kept);
+            }
+            (stored.name, stored.is_named_by_user) = (Some(name.to_owned()), is_by_user);
+            stored.clone()
+        };
+        self.store(&stored).await?;
+        Ok(NameChange::Applied)
+    }
+
+    /// Sets the mode, and stores it. The mode applies from the next call on. Returns the former mode.
+    ///
+    /// # Errors
+    /// Returns an error if the mode was not stored. The open session has the mode.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the mode may not outlast the process.
+    pub(crate) async fn set_mode(&self, mode: ClientMode) -> io::Result<ClientMode> {
+        let (before, stored) = {
+            let mut stored = self.stored.lock();
+            let before = std::mem::replace(&mut stored.mode, mode);
+            (before, stored.clone())
+        };
+        self.switch_to(mode);
+        self.store(&stored).await?;
+        Ok(before)
+    }
+
+    fn switch_to(&self, mode: ClientMode) {
+        self.switch.set(match mode {
+            ClientMode::Plan => PermissionMode::Plan,
+            ClientMode::Interactive | ClientMode::Autopilot => self.configured,
+        });
+    }
+
+    async fn store(&self, stored: &StoredState) -> io::Result<()> {
+        let text = serde_json::to_vec(stored)?;
+        tokio::fs::create_dir_all(&self.folder).await?;
+        let file = self.folder.join(STATE_FILE);
+        let new = file.with_extension("new");
+        tokio::fs::write(&new, text).await?;
+        tokio::fs::rename(&new, &file).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn name_and_mode_outlast_the_process() {
+        let place = tempfile::tempdir().expect("a folder");
+        let open = || SessionState::read(place.path().join("of"), PermissionMode::AcceptEdits);
+        let state = open().await;
+        assert_eq!(
+            (state.name(), state.mode()),
+            (None, ClientMode::Interactive)
+        );
+        let automatic = state.set_name("automatic", false).await;
+        assert_eq!(automatic.expect("stored"), NameChange::Applied);
+        state.set_name("chosen", true).await.expect("stored");
+        let ignored = state.set_name("automatic", false).await;
+        assert_eq!(ignored.expect("stored"), NameChange::Kept);
+        state.set_mode(ClientMode::Plan).await.expect("stored");
+        let again = open().await;
+        assert_eq!(again.name().as_deref(), Some("chosen"));
+        assert_eq!(again.permission_mode().get(), PermissionMode::Plan);
+        again.set_mode(ClientMode::Autopilot).await.expect("stored");
+        assert_eq!(again.permission_mode().get(), PermissionMode::AcceptEdits);
+    }
+}

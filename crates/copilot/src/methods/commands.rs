@@ -1,0 +1,128 @@
+//! `session.commands.*`: slash commands of the clients and of the server.
+
+use allstop_jsonrpc::RpcError;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::method::{MethodAnswer, MethodCx, failed, later, open_session, read, ready};
+use crate::hosted::HostedSession;
+
+/// The only command of the server: it replaces the oldest turns by a summary.
+const COMPACT: &str = "compact";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CommandParams {
+    session_id: String,
+    name: Option<String>,
+    command_name: Option<String>,
+    args: Option<String>,
+    request_id: Option<String>,
+    error: Option<String>,
+    include_builtins: Option<bool>,
+    include_skills: Option<bool>,
+    include_client_commands: Option<bool>,
+}
+
+pub(super) fn begin(
+    cx: &MethodCx<'_>,
+    method: &str,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let params: CommandParams = read(params)?;
+    let session = open_session(cx, &params.session_id)?;
+    match method {
+        "session.commands.list" => ready(json!({ "commands": listed(&session, &params) })),
+        "session.commands.execute" => {
+            let name = params.command_name.unwrap_or_default();
+            let args = params.args.unwrap_or_default();
+            if !session
+                .client_commands()
+                .iter()
+                .any(|known| known["name"] == *name)
+            {
+                return ready(json!({ "error": format!("no client has the command /{name}") }));
+            }
+            let request = session.pending.add();
+            let data = json!({
+                "requestId": request.id(),
+                "command": format!("/{name} {args}").trim_end(),
+                "commandName": name,
+                "args": args,
+            });
+            session.send_ephemeral("command.execute", data);
+            Ok(later(async move {
+                let id = request.id().to_owned();
+                let answer = tokio::select! {
+                    answer = request.answer() => answer,
+                    () = session.session.closed() => None,
+                };
+                session.send_ephemeral("command.completed", json!({ "requestId": id }));
+                Ok(match answer {
+                    Some(Value::String(error)) => json!({ "error": error }),
+                    Some(_) => json!({}),
+                    None => json!({ "error": "the session was closed" }),
+                })
+            }))
+        }
+        "session.commands.handlePendingCommand" => {
+            let id = params.request_id.unwrap_or_default();
+            let answer = params.error.map_or(Value::Null, Value::String);
+            // A late answer has no effect, and a program would repeat its answer after an error.
+            let _first_or_late = session.pending.answer(&id, answer);
+            ready(json!({ "success": true }))
+        }
+        "session.commands.respondToQueuedCommand" => ready(json!({ "success": false })),
+        "session.commands.invoke" if params.name.as_deref() == Some(COMPACT) => {
+            Ok(later(async move {
+                let message = match session.session.compact().await {
+                    Ok(done) => format!("{} messages replaced by a summary", done.messages_dropped),
+                    Err(allstop_session::CompactError::TooShort(_)) => {
+                        "nothing to compact".to_owned()
+                    }
+                    Err(error) => return Err(failed(&error)),
+                };
+                Ok(json!({ "kind": "completed", "message": message }))
+            }))
+        }
+        "session.commands.invoke" => Err(RpcError::invalid_params(format!(
+            "unknown command {:?}: the server has only the command {COMPACT:?}",
+            params.name.unwrap_or_default()
+        ))),
+        "session.commands.enqueue" => Err(RpcError::invalid_params(
+            "the server has no queue of commands: use `session.commands.execute`",
+        )),
+        unknown => Err(RpcError::method_not_found(unknown)),
+    }
+}
+
+fn listed(session: &HostedSession, params: &CommandParams) -> Vec<Value> {
+    let info = |name: &str, description: &str, kind: &str| {
+        json!({
+            "name": name,
+            "description": description,
+            "kind": kind,
+            "allowDuringAgentExecution": kind == "client",
+        })
+    };
+    let mut all = Vec::new();
+    if params.include_builtins != Some(false) {
+        let description = "Replaces the oldest turns of the conversation by a summary";
+        all.push(info(COMPACT, description, "builtin"));
+    }
+    if params.include_client_commands != Some(false) {
+        let commands = session.client_commands();
+        all.extend(commands.iter().map(|command| {
+            let text = |name: &str| command[name].as_str().unwrap_or_default().to_owned();
+            info(&text("name"), &text("description"), "client")
+        }));
+    }
+    if params.include_skills != Some(false) {
+        let parts = session.choice().parts;
+        let enabled = parts.enabled(&session.skills);
+        let skills = enabled.values();
+        all.extend(skills.map(|skill| info(&skill.name, &skill.description, "skill")));
+    }
+    all
+}

@@ -1,0 +1,198 @@
+//! `session.mcp.*`: the MCP servers of a session.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use allstop_jsonrpc::RpcError;
+use allstop_tools::mcp::{McpServer, McpState};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::method::{MethodAnswer, MethodCx, MethodResult, later, open_session, read, ready};
+use super::open::reopen;
+use crate::hosted::{HostedSession, SessionChoice};
+use crate::server::CopilotServer;
+use crate::session_parts::ClientServer;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct McpParams {
+    session_id: String,
+    server_name: Option<String>,
+    config: Option<ClientServer>,
+    mode: Option<String>,
+}
+
+pub(super) fn begin(
+    cx: &MethodCx<'_>,
+    method: &str,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let params: McpParams = read(params)?;
+    let session = open_session(cx, &params.session_id)?;
+    let server = cx.server.clone();
+    let name = params.server_name.clone().unwrap_or_default();
+    match method {
+        "session.mcp.list" => ready(json!({ "servers": infos_of(cx.server, &session) })),
+        "session.mcp.listTools" => {
+            let found = find(cx.server, &session, &name);
+            let ready_server = found.filter(|server| matches!(server.state(), McpState::Ready));
+            let server = ready_server.ok_or_else(|| {
+                RpcError::invalid_params(format!("the MCP server {name:?} is not connected"))
+            })?;
+            let tools = server.tool_names().into_iter();
+            let tools = tools.map(|tool| json!({ "name": tool }));
+            ready(json!({ "tools": tools.collect::<Vec<_>>() }))
+        }
+        "session.mcp.isServerRunning" => {
+            let server = find(cx.server, &session, &name);
+            let is_running = server.is_some_and(|server| matches!(server.state(), McpState::Ready));
+            ready(json!({ "running": is_running }))
+        }
+        "session.mcp.enable" | "session.mcp.disable" => {
+            let change = if method == "session.mcp.enable" {
+                ServerChange::Enable
+            } else {
+                ServerChange::Disable
+            };
+            check_known(&session, &name, "No MCP host initialized")?;
+            Ok(later(change.apply(server, session, name)))
+        }
+        "session.mcp.startServer" => {
+            if params.config.is_none() {
+                check_known(&session, &name, "the MCP server has no `config`")?;
+            }
+            let change = params
+                .config
+                .map_or(ServerChange::Enable, ServerChange::Add);
+            Ok(later(change.apply(server, session, name)))
+        }
+        "session.mcp.stopServer" => {
+            check_known(&session, &name, "the MCP server is unknown")?;
+            Ok(later(ServerChange::Disable.apply(server, session, name)))
+        }
+        "session.mcp.restartServer" => {
+            if params.config.is_none() {
+                check_known(&session, &name, "the MCP server has no `config`")?;
+            }
+            let change = params
+                .config
+                .map_or(ServerChange::Enable, ServerChange::Add);
+            Ok(later(change.apply(server, session, name)))
+        }
+        "session.mcp.reload" => {
+            let message = "MCP config reload not available: the clients name the servers";
+            Err(RpcError::invalid_params(message))
+        }
+        // The values of the variables come with the requests of the clients.
+        "session.mcp.setEnvValueMode" if params.mode.as_deref() == Some("direct") => {
+            ready(json!({ "mode": "direct" }))
+        }
+        "session.mcp.setEnvValueMode" => Err(RpcError::invalid_params(
+            "only the mode `direct` is offered for values of environment variables",
+        )),
+        "session.mcp.removeGitHub" => ready(json!({ "removed": false })),
+        "session.mcp.cancelSamplingExecution" => ready(json!({ "cancelled": false })),
+        "session.mcp.executeSampling" => ready(json!({
+            "action": "failure",
+            "error": "sampling for MCP servers is not offered",
+        })),
+        "session.mcp.oauth.login" => Err(RpcError::invalid_params(format!(
+            "log in to the MCP server {name:?} with `allstop mcp login`"
+        ))),
+        "session.mcp.apps.listTools"
+        | "session.mcp.apps.callTool"
+        | "session.mcp.apps.readResource" => {
+            Err(RpcError::invalid_params("MCP apps are not offered"))
+        }
+        unknown => Err(RpcError::method_not_found(unknown)),
+    }
+}
+
+/// Refuses the name of a server that the clients have not named.
+fn check_known(session: &HostedSession, name: &str, reason: &str) -> Result<(), RpcError> {
+    if session.choice().parts.servers.contains_key(name) {
+        return Ok(());
+    }
+    Err(RpcError::invalid_params(format!("{reason}: {name:?}")))
+}
+
+/// Servers of the configuration and of the session.
+fn running(server: &CopilotServer, session: &HostedSession) -> Vec<Arc<McpServer>> {
+    let of_session = session.servers.as_ref().map(|servers| servers.all());
+    let of_session = of_session.iter().flat_map(|servers| servers.all());
+    let configured = server.system().mcp().all().iter();
+    configured.chain(of_session).cloned().collect()
+}
+
+fn find(server: &CopilotServer, session: &HostedSession, name: &str) -> Option<Arc<McpServer>> {
+    let servers = running(server, session);
+    servers.into_iter().find(|server| &**server.name() == name)
+}
+
+/// Describes the servers of a session in the form of the protocol.
+pub(super) fn infos_of(server: &CopilotServer, session: &HostedSession) -> Vec<Value> {
+    let running = running(server, session);
+    let choice = session.choice();
+    let disabled: BTreeSet<&str> = choice
+        .parts
+        .servers
+        .keys()
+        .map(String::as_str)
+        .filter(|name| choice.parts.disabled_servers.contains(*name))
+        .collect();
+    let infos = running.iter().map(|server| {
+        let (status, error) = match server.state() {
+            McpState::Ready => ("connected", None),
+            McpState::Starting => ("pending", None),
+            McpState::Degraded { why, .. } => ("failed", Some(why)),
+            McpState::Stopped => ("stopped", None),
+        };
+        let mut info = json!({ "name": server.name(), "status": status });
+        if let Some(error) = error {
+            info["error"] = json!(error);
+        }
+        info
+    });
+    let disabled = disabled.iter();
+    let disabled = disabled.map(|name| json!({ "name": name, "status": "disabled" }));
+    infos.chain(disabled).collect()
+}
+
+/// Change of a server of the session.
+enum ServerChange {
+    Enable,
+    Disable,
+    /// Adds or replaces the server.
+    Add(ClientServer),
+}
+
+impl ServerChange {
+    async fn apply(
+        self,
+        server: CopilotServer,
+        session: Arc<HostedSession>,
+        name: String,
+    ) -> MethodResult {
+        let change = move |choice: &mut SessionChoice| {
+            let parts = &mut choice.parts;
+            match self {
+                Self::Disable => drop(parts.disabled_servers.insert(name)),
+                Self::Enable => drop(parts.disabled_servers.remove(&name)),
+                Self::Add(config) => {
+                    parts.disabled_servers.remove(&name);
+                    parts.servers.insert(name, config);
+                }
+            }
+            let servers = json!([parts.servers, parts.disabled_servers]);
+            choice.requested.further.insert("mcpServers", servers);
+            Ok(())
+        };
+        let id = session.id().clone();
+        let session = reopen(server.clone(), id, "mcpServers", change).await?;
+        let data = json!({ "servers": infos_of(&server, &session) });
+        session.send_ephemeral("session.mcp_servers_loaded", data);
+        Ok(json!({}))
+    }
+}

@@ -1,0 +1,284 @@
+//! Parameters of `session.create` and `session.resume`.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use allstop_jsonrpc::RpcError;
+use allstop_model::ReasoningEffort;
+use allstop_runtime::SystemPrompt;
+use allstop_tools::{TOOL_NAME_LEN_MAX, is_valid_tool_name};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::info::context_window;
+use crate::hosted::{
+    ClientOptions, DeclaredTool, FixedSettings, ResumeChoice, SessionChoice, ToolSelection,
+};
+use crate::provider::{
+    ClientProviders, ListedModelParams, NamedProviderParams, ProviderParams, is_set,
+};
+use crate::server::CopilotServer;
+use crate::session_parts::{ClientAgent, ClientServer, SessionParts};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct OpenParams {
+    pub(super) session_id: Option<String>,
+    model: Option<String>,
+    provider: Option<ProviderParams>,
+    tools: Option<Vec<DeclaredTool>>,
+    system_message: Option<SystemMessageParams>,
+    available_tools: Option<Vec<String>>,
+    excluded_tools: Option<Vec<String>>,
+    request_permission: Option<bool>,
+    request_user_input: Option<bool>,
+    hooks: Option<bool>,
+    streaming: Option<bool>,
+    working_directory: Option<PathBuf>,
+    instruction_directories: Option<Vec<PathBuf>>,
+    default_agent: Option<DefaultAgentParams>,
+    #[serde(default)]
+    providers: Vec<NamedProviderParams>,
+    #[serde(default)]
+    models: Vec<ListedModelParams>,
+    commands: Option<Vec<CommandParams>>,
+    continue_pending_work: Option<bool>,
+    suppress_resume_event: Option<bool>,
+    reasoning_effort: Option<ReasoningEffort>,
+    request_elicitation: Option<bool>,
+    client_name: Option<String>,
+    mcp_servers: Option<BTreeMap<String, ClientServer>>,
+    disabled_mcp_servers: Option<BTreeSet<String>>,
+    custom_agents: Option<Vec<ClientAgent>>,
+    /// Name of the agent that answers.
+    agent: Option<String>,
+    enable_skills: Option<bool>,
+    skill_directories: Option<Vec<PathBuf>>,
+    disabled_skills: Option<BTreeSet<String>>,
+    enable_config_discovery: Option<bool>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+/// A slash command of a client.
+#[derive(Deserialize, Serialize)]
+struct CommandParams {
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DefaultAgentParams {
+    excluded_tools: Option<Vec<String>>,
+}
+
+/// Parts of a session that a client can request and that this server does not offer.
+const NOT_OFFERED: [&str; 9] = [
+    "agentDirectories",
+    "canvases",
+    "hookDirectories",
+    "imageGeneration",
+    "managedSettings",
+    "memory",
+    "pluginDirectories",
+    "sandboxConfig",
+    "sessionLimits",
+];
+
+#[derive(Deserialize)]
+struct SystemMessageParams {
+    mode: Option<String>,
+    content: Option<String>,
+    sections: Option<Map<String, Value>>,
+}
+
+impl SystemMessageParams {
+    /// Text of the message and of its sections. The prompt of this server has no sections, so the texts of the client's
+    /// sections follow it.
+    fn text(&self) -> String {
+        let sections = self.sections.iter().flat_map(Map::values);
+        let texts = sections.filter_map(|section| section.get("content")?.as_str());
+        let texts: Vec<&str> = texts.chain(self.content.as_deref()).collect();
+        texts.join("\n\n")
+    }
+}
+
+/// Returns the parts of a session that the client chooses.
+pub(super) fn choice_of(
+    server: &CopilotServer,
+    mut params: OpenParams,
+) -> Result<SessionChoice, RpcError> {
+    let not_offered = not_offered(&params);
+    check_tools(params.tools.as_deref().unwrap_or_default())?;
+    let has_message = params.system_message.is_some();
+    let system_prompt = match params.system_message.take() {
+        None => SystemPrompt::Configured,
+        Some(message) => {
+            let content: Arc<str> = message.text().into();
+            match message.mode.as_deref() {
+                Some("replace") => SystemPrompt::Replaced(content),
+                _ if content.is_empty() => SystemPrompt::Configured,
+                _ => SystemPrompt::Appended(content),
+            }
+        }
+    };
+    let further = further(&params);
+    let parts = parts_of(&mut params)?;
+    let requested = FixedSettings {
+        model: params.model.as_deref().map(Arc::from),
+        provider: params.provider.as_ref().map(ProviderParams::digest),
+        system_message: has_message.then(|| system_prompt.clone()),
+        available_tools: params.available_tools.clone(),
+        excluded_tools: params.excluded_tools.clone(),
+        working_directory: params.working_directory.clone(),
+        instruction_directories: params.instruction_directories,
+        further,
+    };
+    let providers = ClientProviders {
+        only: params.provider,
+        listed: params.providers,
+        models: params.models,
+        client_name: params.client_name,
+    };
+    let chosen = providers.model(server.system(), params.model.as_deref())?;
+    let mut excluded = params.excluded_tools.unwrap_or_default();
+    // The session has no other agent that could use these tools.
+    let of_agent = params.default_agent.and_then(|agent| agent.excluded_tools);
+    excluded.extend(of_agent.unwrap_or_default());
+    Ok(SessionChoice {
+        context_window: context_window(server),
+        commands: params
+            .commands
+            .map_or(Value::Null, |commands| json!(commands)),
+        resume: ResumeChoice {
+            continues_work: params.continue_pending_work,
+            is_silent: params.suppress_resume_event.unwrap_or(false),
+        },
+        model: chosen.model,
+        model_name: Some(chosen.name),
+        providers,
+        reasoning_effort: params.reasoning_effort,
+        parts,
+        folder: params.working_directory,
+        system_prompt,
+        filter: ToolSelection {
+            available: params.available_tools,
+            excluded,
+            of_agent: None,
+        },
+        declared: params.tools,
+        client_options: ClientOptions {
+            permissions: params.request_permission.unwrap_or(false),
+            hooks: params.hooks.unwrap_or(false),
+            user_input: params.request_user_input.unwrap_or(false),
+            elicitation: params.request_elicitation.unwrap_or(false),
+        },
+        streaming: params.streaming.unwrap_or(false),
+        requested,
+        not_offered,
+    })
+}
+
+/// Returns the requested settings that are compared as a whole.
+fn further(params: &OpenParams) -> BTreeMap<&'static str, Value> {
+    let settings = [
+        ("reasoningEffort", json!(params.reasoning_effort)),
+        (
+            "mcpServers",
+            json!([params.mcp_servers, params.disabled_mcp_servers]),
+        ),
+        ("customAgents", json!(params.custom_agents)),
+        ("agent", json!(params.agent)),
+        (
+            "skillDirectories",
+            json!([
+                params.skill_directories,
+                params.disabled_skills,
+                params.enable_skills.filter(|enabled| !enabled),
+                params.enable_config_discovery.filter(|enabled| *enabled),
+            ]),
+        ),
+    ];
+    let is_requested = |value: &Value| match value {
+        Value::Array(all) => all.iter().any(is_set),
+        value => is_set(value),
+    };
+    settings
+        .into_iter()
+        .filter(|(_, value)| is_requested(value))
+        .collect()
+}
+
+/// Takes the MCP servers, agents and skills from the parameters.
+fn parts_of(params: &mut OpenParams) -> Result<SessionParts, RpcError> {
+    let has_skills = params.enable_skills != Some(false);
+    let parts = SessionParts {
+        servers: params.mcp_servers.take().unwrap_or_default(),
+        disabled_servers: params.disabled_mcp_servers.take().unwrap_or_default(),
+        agents: params.custom_agents.take().unwrap_or_default(),
+        agent: params.agent.take(),
+        skill_folders: params
+            .skill_directories
+            .take()
+            .filter(|_| has_skills)
+            .unwrap_or_default(),
+        disabled_skills: params.disabled_skills.take().unwrap_or_default(),
+        searches_folder: has_skills && params.enable_config_discovery == Some(true),
+    };
+    if let Some(name) = &parts.agent
+        && parts.selected().is_none()
+    {
+        let message = format!("the agent {name:?} is not among `customAgents`");
+        return Err(RpcError::invalid_params(message));
+    }
+    Ok(parts)
+}
+
+/// Returns warnings about requested parts that a session does not offer.
+fn not_offered(params: &OpenParams) -> Vec<Arc<str>> {
+    let of_session = NOT_OFFERED.iter().filter(|name| {
+        let value = params.others.get(**name);
+        value.is_some_and(is_set)
+    });
+    let of_session = of_session.map(|name| (*name).to_owned());
+    let message = params.system_message.as_ref();
+    let sections = message.and_then(|message| message.sections.as_ref());
+    let is_text = |section: &Value| section.get("content").is_some_and(Value::is_string);
+    let has_others = sections.is_some_and(|all| !all.values().all(is_text));
+    let sections = has_others.then(|| "systemMessage.sections".to_owned());
+    let of_provider = params.provider.iter().flat_map(|provider| {
+        let others = provider.others.iter().filter(|(_, value)| is_set(value));
+        others.map(|(name, _)| format!("provider.{name}"))
+    });
+    let agents = params.custom_agents.iter().flatten();
+    let of_agents = agents.flat_map(ClientAgent::not_offered);
+    let names = of_session
+        .chain(sections)
+        .chain(of_provider)
+        .chain(of_agents);
+    names
+        .map(|name| format!("`{name}` is not offered and has no effect in this session").into())
+        .collect()
+}
+
+/// Refuses a declaration with tools that cannot be offered to the model. Otherwise such tools would be missing without
+/// a warning.
+fn check_tools(tools: &[DeclaredTool]) -> Result<(), RpcError> {
+    let mut names = HashSet::new();
+    for DeclaredTool { name, .. } in tools {
+        if !is_valid_tool_name(name) {
+            return Err(RpcError::invalid_params(format!(
+                "the tool name {name:?} is invalid: use 1 to {TOOL_NAME_LEN_MAX} letters, digits, `_` and `-` of ASCII"
+            )));
+        }
+        if !names.insert(name) {
+            return Err(RpcError::invalid_params(format!(
+                "the tool {name:?} is declared twice"
+            )));
+        }
+    }
+    Ok(())
+}

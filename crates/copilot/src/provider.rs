@@ -1,0 +1,325 @@
+//! Model providers that a client names, and the model of a session.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use allstop_jsonrpc::RpcError;
+use allstop_model::{Model, ProviderOptions};
+use allstop_runtime::{ModelChoice, System};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+use crate::refusal::refusal;
+
+/// Options of a model provider that supply a key for each request. The server cannot use them, and without the key the
+/// provider would refuse every request.
+const KEYS_NOT_OFFERED: [&str; 2] = ["apiKeyCommand", "hasBearerTokenProvider"];
+
+/// A provider of models. The text for developers contains no key.
+#[derive(Clone, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ProviderParams {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    base_url: Option<String>,
+    api_key: Option<String>,
+    bearer_token: Option<String>,
+    wire_api: Option<String>,
+    wire_model: Option<String>,
+    model_id: Option<String>,
+    headers: Option<BTreeMap<String, String>>,
+    #[serde(flatten)]
+    pub(crate) others: Map<String, Value>,
+}
+
+impl fmt::Debug for ProviderParams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProviderParams")
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A provider in the list of a session.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct NamedProviderParams {
+    name: String,
+    #[serde(flatten)]
+    provider: ProviderParams,
+}
+
+/// A model in the list of a session. The session selects it as `provider/id`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ListedModelParams {
+    id: String,
+    provider: Option<String>,
+    /// Name for people.
+    name: Option<String>,
+    wire_model: Option<String>,
+    model_id: Option<String>,
+}
+
+/// Providers that the clients of a session have named.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ClientProviders {
+    /// The only provider of the session; `None` for the providers of the list, and the configured provider.
+    pub(crate) only: Option<ProviderParams>,
+    pub(crate) listed: Vec<NamedProviderParams>,
+    pub(crate) models: Vec<ListedModelParams>,
+    /// Name of the client's program, for the providers.
+    pub(crate) client_name: Option<String>,
+}
+
+impl ListedModelParams {
+    /// Name by which clients select the model; `None` if it names no provider.
+    fn selection(&self) -> Option<String> {
+        Some(format!("{}/{}", self.provider.as_ref()?, self.id))
+    }
+
+    /// True if clients select the model by this name.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        self.selection().as_deref() == Some(name)
+    }
+}
+
+impl ProviderParams {
+    /// Digest of the provider, to recognise it without its key.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        // A structure of strings and JSON values always has a form in JSON.
+        Sha256::digest(serde_json::to_vec(self).unwrap_or_default()).into()
+    }
+
+    /// Refuses a provider that the server cannot use.
+    fn check(&self) -> Result<(), RpcError> {
+        let kind = self.kind.as_deref().unwrap_or("openai");
+        let wire = self.wire_api.as_deref().unwrap_or("completions");
+        if !matches!(kind, "openai" | "azure") || wire != "completions" {
+            return Err(RpcError::invalid_params(format!(
+                "a provider of type {kind:?} with the API {wire:?} is not supported: use \"openai\" or \"azure\" with \
+                 \"completions\""
+            )));
+        }
+        let refused = KEYS_NOT_OFFERED
+            .iter()
+            .find(|name| self.others.get(**name).is_some_and(is_set));
+        match refused {
+            Some(name) => Err(RpcError::invalid_params(format!(
+                "`provider.{name}` is not supported: pass `apiKey` or `bearerToken`"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the URL of requests. The base URL is taken literally, as in the official runtime: no `/v1` is added.
+    fn url(&self) -> Option<String> {
+        let base = self.base_url.as_deref()?.trim().trim_end_matches('/');
+        let host = base.split_once("://").map_or(base, |(_, host)| host);
+        let is_azure = self.kind.as_deref() == Some("azure") && !host.contains('/');
+        let version = if is_azure { "/openai/v1" } else { "" };
+        Some(format!("{base}{version}/chat/completions"))
+    }
+
+    fn model(&self, system: &System, name: &str, client: Option<&str>) -> ModelResult {
+        self.check()?;
+        let options = ProviderOptions::default()
+            .base_url(self.url())
+            .key(self.api_key.clone().or_else(|| self.bearer_token.clone()));
+        let headers = self.headers.iter().flatten();
+        let headers = headers.map(|(name, value)| (name.as_str(), value.as_str()));
+        open_model(system, name, options, headers, client)
+    }
+}
+
+type ModelResult = Result<Arc<dyn Model>, RpcError>;
+
+fn open_model<'a>(
+    system: &System,
+    name: &str,
+    options: ProviderOptions,
+    headers: impl Iterator<Item = (&'a str, &'a str)>,
+    client: Option<&str>,
+) -> ModelResult {
+    let agent = client.map(|client| format!("allstop/{} {client}", env!("CARGO_PKG_VERSION")));
+    let agent = agent.as_deref().map(|agent| ("user-agent", agent));
+    let options = options
+        .with_headers(agent)
+        .and_then(|options| options.with_headers(headers))
+        .map_err(|error| RpcError::invalid_params(error.to_string()))?;
+    let model = system.provider_model(name, options);
+    model.map_err(|error| refusal(&error))
+}
+
+/// A model of a session.
+#[derive(Debug, Clone)]
+pub(crate) struct ChosenModel {
+    /// `None` for the configured model.
+    pub(crate) model: Option<Arc<dyn Model>>,
+    /// Name by which clients select the model.
+    pub(crate) name: Arc<str>,
+}
+
+impl ClientProviders {
+    /// Returns the model with this name: the model of the client's only provider, or of a provider in its list, or else of
+    /// the configured provider. The client may choose another name for the configured model.
+    pub(crate) fn model(
+        &self,
+        system: &System,
+        name: Option<&str>,
+    ) -> Result<ChosenModel, RpcError> {
+        let opened = self.opened(system, name)?;
+        let own = opened
+            .as_ref()
+            .map_or(system.model_name(), |model| model.name());
+        let listed = name.filter(|name| self.find(name).is_some());
+        Ok(ChosenModel {
+            name: listed.unwrap_or(own).into(),
+            model: opened,
+        })
+    }
+
+    fn opened(
+        &self,
+        system: &System,
+        name: Option<&str>,
+    ) -> Result<Option<Arc<dyn Model>>, RpcError> {
+        let client = self.client_name.as_deref();
+        if let Some(provider) = &self.only {
+            let named = provider.wire_model.as_ref().or(provider.model_id.as_ref());
+            let name = named.map(String::as_str).or(name);
+            let configured = Some(system.model_name()).filter(|_| system.has_model());
+            let name = name.or(configured);
+            let name = name.ok_or_else(|| RpcError::invalid_params("`model` is missing"))?;
+            return provider.model(system, name, client).map(Some);
+        }
+        if let Some((provider, name)) = name.and_then(|name| self.find(name)) {
+            return provider.model(system, name, client).map(Some);
+        }
+        let at = |base_url| ProviderOptions::default().base_url(base_url);
+        let none = || std::iter::empty();
+        match (name, ModelChoice::of(&system.config().model)) {
+            (
+                name,
+                Some(ModelChoice::Named {
+                    base_url,
+                    name: known,
+                }),
+            ) if client.is_some() || name.is_some_and(|name| *name != *known) => {
+                let name = name.unwrap_or(&known);
+                open_model(system, name, at(base_url), none(), client).map(Some)
+            }
+            (Some(name), None) if !system.has_model() => {
+                open_model(system, name, at(None), none(), client).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the provider and the name of a model that is in the list of the session.
+    fn find(&self, name: &str) -> Option<(&ProviderParams, &str)> {
+        let model = self.models.iter().find(|model| model.is_called(name))?;
+        let provider = model.provider.as_deref()?;
+        let named = self.listed.iter().find(|named| named.name == provider)?;
+        let name = model.wire_model.as_ref().or(model.model_id.as_ref());
+        Some((&named.provider, name.unwrap_or(&model.id)))
+    }
+
+    /// Returns the names of the listed models, by which clients select them, and their names for people.
+    pub(crate) fn listed_models(&self) -> impl Iterator<Item = (String, &str)> {
+        self.models.iter().filter_map(|model| {
+            let name = model.name.as_deref().unwrap_or(&model.id);
+            Some((model.selection()?, name))
+        })
+    }
+
+    /// Adds providers and models. An entry with the name of an earlier entry replaces it.
+    ///
+    /// # Errors
+    /// Returns an error if the server cannot use a provider, or a model names an unknown provider.
+    pub(crate) fn add(
+        &mut self,
+        listed: Vec<NamedProviderParams>,
+        models: Vec<ListedModelParams>,
+    ) -> Result<(), RpcError> {
+        for named in listed {
+            named.provider.check()?;
+            self.listed.retain(|known| known.name != named.name);
+            self.listed.push(named);
+        }
+        for model in models {
+            let provider = model.provider.as_deref().unwrap_or_default();
+            if !self.listed.iter().any(|known| known.name == provider) {
+                let message = format!(
+                    "the provider {provider:?} of model {:?} is unknown",
+                    model.id
+                );
+                return Err(RpcError::invalid_params(message));
+            }
+            self.models
+                .retain(|known| known.id != model.id || known.provider != model.provider);
+            self.models.push(model);
+        }
+        Ok(())
+    }
+}
+
+/// True if a value requests a feature.
+pub(crate) fn is_set(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::Array(all) => !all.is_empty(),
+        Value::Object(all) => !all.is_empty(),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn provider(value: Value) -> ProviderParams {
+        serde_json::from_value(value).expect("a provider")
+    }
+
+    #[test]
+    fn base_url_is_literal() {
+        let url = |kind: &str, base: &str| provider(json!({ "type": kind, "baseUrl": base })).url();
+        let check =
+            |kind, base, expected: &str| assert_eq!(url(kind, base).as_deref(), Some(expected));
+        check("openai", "http://h:1", "http://h:1/chat/completions");
+        check("openai", "http://h/v1/", "http://h/v1/chat/completions");
+        check(
+            "azure",
+            "https://r.azure.com",
+            "https://r.azure.com/openai/v1/chat/completions",
+        );
+        check(
+            "azure",
+            "https://r.azure.com/x",
+            "https://r.azure.com/x/chat/completions",
+        );
+        assert_eq!(provider(json!({})).url(), None);
+    }
+
+    #[test]
+    fn model_of_a_list_has_a_provider() {
+        let providers: Vec<NamedProviderParams> =
+            serde_json::from_value(json!([{ "name": "a", "baseUrl": "http://a" }]))
+                .expect("providers");
+        let models: Vec<ListedModelParams> =
+            serde_json::from_value(json!([{ "id": "m", "provider": "a", "wireModel": "w" }]))
+                .expect("models");
+        let providers = ClientProviders {
+            listed: providers,
+            models,
+            ..ClientProviders::default()
+        };
+        let name = |name: &str| providers.find(name).map(|(_, name)| name.to_owned());
+        assert_eq!(name("a/m").as_deref(), Some("w"));
+        assert_eq!(name("b/m"), None);
+        assert_eq!(name("m"), None);
+    }
+}

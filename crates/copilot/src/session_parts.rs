@@ -1,0 +1,203 @@
+//! MCP servers, skills and agents that the clients of a session name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_agent::SubAgentKind;
+use allstop_core::HumanDuration;
+use allstop_runtime::config::McpServerSection;
+use allstop_runtime::{DefinitionFiles, Definitions, SessionMcpServer, SkillDefinition, System};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::provider::{ClientProviders, is_set};
+
+/// Folders with skills in a working directory, which a client can have searched.
+pub(crate) const SKILL_FOLDERS: [&str; 4] = [
+    ".github/skills",
+    ".allstop/skills",
+    ".agents/skills",
+    ".claude/skills",
+];
+
+/// An MCP server.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ClientServer {
+    command: Option<String>,
+    args: Vec<String>,
+    env: BTreeMap<String, String>,
+    cwd: Option<PathBuf>,
+    url: Option<String>,
+    headers: BTreeMap<String, String>,
+    /// Names of the offered tools. `*` means all tools.
+    tools: Option<Vec<String>>,
+    exclude_tools: Vec<String>,
+    /// Limit of a call in milliseconds.
+    timeout: Option<u64>,
+}
+
+impl ClientServer {
+    /// Returns the server in the form of the runtime.
+    fn named(&self, name: &str) -> SessionMcpServer {
+        let mut section = McpServerSection::default();
+        section.command.clone_from(&self.command);
+        section.args.clone_from(&self.args);
+        section.env.clone_from(&self.env);
+        section.url.clone_from(&self.url);
+        section.headers.clone_from(&self.headers);
+        let tools = self.tools.clone().unwrap_or_default();
+        section.allow = if tools.iter().any(|tool| tool == "*") {
+            Vec::new()
+        } else {
+            tools
+        };
+        section.deny.clone_from(&self.exclude_tools);
+        let limit = self.timeout.map(Duration::from_millis);
+        section.call_timeout = limit.map(HumanDuration);
+        SessionMcpServer {
+            name: name.to_owned(),
+            section,
+            folder: self.cwd.clone(),
+        }
+    }
+}
+
+/// An agent that a client defines.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ClientAgent {
+    pub(crate) name: String,
+    pub(crate) display_name: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) prompt: String,
+    pub(crate) tools: Option<Vec<String>>,
+    pub(crate) model: Option<String>,
+    /// False if the model cannot start the agent as a sub-agent.
+    pub(crate) infer: Option<bool>,
+    #[serde(default)]
+    pub(crate) mcp_servers: BTreeMap<String, ClientServer>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+impl ClientAgent {
+    /// Describes the agent in the form of the protocol.
+    pub(crate) fn info(&self, has_prompt: bool) -> Value {
+        let mut info = json!({
+            "id": self.name,
+            "name": self.name,
+            "displayName": self.display_name.as_ref().unwrap_or(&self.name),
+            "description": self.description.as_deref().unwrap_or_default(),
+            "userInvocable": true,
+        });
+        let more = [
+            ("tools", self.tools.as_ref().map(|tools| json!(tools))),
+            ("model", self.model.as_ref().map(|model| json!(model))),
+            ("prompt", has_prompt.then(|| json!(self.prompt))),
+        ];
+        for (name, value) in more {
+            if let (Value::Object(info), Some(value)) = (&mut info, value) {
+                info.insert(name.to_owned(), value);
+            }
+        }
+        info
+    }
+
+    /// Names of the tools of the agent; `None` for all tools.
+    pub(crate) fn chosen_tools(&self) -> Option<Vec<String>> {
+        let tools = self.tools.clone()?;
+        (!tools.iter().any(|tool| tool == "*")).then_some(tools)
+    }
+
+    /// Settings of the agent that this server does not offer.
+    pub(crate) fn not_offered(&self) -> impl Iterator<Item = String> {
+        let others = self.others.iter().filter(|(_, value)| is_set(value));
+        others.map(|(name, _)| format!("customAgents[{}].{name}", self.name))
+    }
+
+    fn kind(&self, system: &System, providers: &ClientProviders) -> SubAgentKind {
+        let tools = self.chosen_tools();
+        let model = self.model.as_deref().and_then(|name| {
+            match providers.model(system, Some(name)) {
+                // The configured model is the model of the agent that starts the sub-agent.
+                Ok(chosen) => chosen.model.map(Ok),
+                Err(error) => Some(Err(error.message.as_str().into())),
+            }
+        });
+        SubAgentKind {
+            name: self.name.as_str().into(),
+            description: self.description.as_deref().unwrap_or_default().into(),
+            instructions: self.prompt.as_str().into(),
+            tools: tools.map(|tools| tools.into_iter().map(Arc::from).collect()),
+            model,
+        }
+    }
+}
+
+/// Parts of a session that its clients name.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SessionParts {
+    pub(crate) servers: BTreeMap<String, ClientServer>,
+    pub(crate) disabled_servers: BTreeSet<String>,
+    pub(crate) agents: Vec<ClientAgent>,
+    /// Name of the agent that answers in place of the default agent.
+    pub(crate) agent: Option<String>,
+    pub(crate) skill_folders: Vec<PathBuf>,
+    pub(crate) disabled_skills: BTreeSet<String>,
+    /// True if the working directory is searched for skills.
+    pub(crate) searches_folder: bool,
+}
+
+impl SessionParts {
+    /// Returns the selected agent.
+    pub(crate) fn selected(&self) -> Option<&ClientAgent> {
+        let name = self.agent.as_ref()?;
+        self.agents.iter().find(|agent| agent.name == *name)
+    }
+
+    /// Enabled servers of the session and of the selected agent.
+    pub(crate) fn enabled_servers(&self) -> Vec<SessionMcpServer> {
+        let of_agent = self
+            .selected()
+            .into_iter()
+            .flat_map(|agent| &agent.mcp_servers);
+        let mut all: BTreeMap<_, _> = self.servers.iter().collect();
+        all.extend(of_agent);
+        let enabled = all
+            .into_iter()
+            .filter(|(name, _)| !self.disabled_servers.contains(*name));
+        enabled.map(|(name, server)| server.named(name)).collect()
+    }
+
+    /// Kinds of sub-agents that the model can start.
+    pub(crate) fn kinds(
+        &self,
+        system: &System,
+        providers: &ClientProviders,
+    ) -> Arc<[SubAgentKind]> {
+        let offered = self
+            .agents
+            .iter()
+            .filter(|agent| agent.infer != Some(false));
+        offered.map(|agent| agent.kind(system, providers)).collect()
+    }
+
+    /// Reads the skills of the session from its folders, with the enabled and the disabled skills. Call it on a thread that
+    /// may block.
+    pub(crate) fn read_skills(&self, folder: &Path) -> Definitions {
+        let searched = SKILL_FOLDERS.iter().filter(|_| self.searches_folder);
+        let mut folders = self.skill_folders.clone();
+        folders.extend(searched.map(|name| folder.join(name)));
+        Definitions::parse([&DefinitionFiles::of_skill_folders(&folders)])
+    }
+
+    /// Returns the enabled skills.
+    pub(crate) fn enabled(&self, all: &Definitions) -> BTreeMap<String, SkillDefinition> {
+        let mut skills = all.skills.clone();
+        skills.retain(|name, _| !self.disabled_skills.contains(name));
+        skills
+    }
+}
