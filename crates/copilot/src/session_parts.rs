@@ -1,5 +1,6 @@
 //! MCP servers, skills and agents that the clients of a session name.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use allstop_runtime::config::McpServerSection;
 use allstop_runtime::{DefinitionFiles, Definitions, SessionMcpServer, SkillDefinition, System};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::provider::{ClientProviders, is_set};
 
@@ -21,6 +23,9 @@ pub(crate) const SKILL_FOLDERS: [&str; 4] = [
     ".agents/skills",
     ".claude/skills",
 ];
+
+/// Maximum length of a server's name in the names of its tools.
+const SERVER_NAME_LEN_MAX: usize = 22;
 
 /// An MCP server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -58,11 +63,38 @@ impl ClientServer {
         let limit = self.timeout.map(Duration::from_millis);
         section.call_timeout = limit.map(HumanDuration);
         SessionMcpServer {
-            name: name.to_owned(),
+            name: server_name(name).into_owned(),
             section,
             folder: self.cwd.clone(),
         }
     }
+}
+
+/// Returns the name of a server in the names of its tools. The name of a tool has a limit, so a longer name of a server is
+/// replaced by its beginning and a digest.
+pub(crate) fn server_name(name: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if name.len() <= SERVER_NAME_LEN_MAX && name.bytes().all(is_plain) {
+        return name.into();
+    }
+    let beginning: String = name
+        .chars()
+        .take(SERVER_NAME_LEN_MAX - 9)
+        .map(|char| {
+            if char.is_ascii_alphanumeric() {
+                char
+            } else {
+                '-'
+            }
+        })
+        .collect();
+    let digest = Sha256::digest(name);
+    let digest: String = digest
+        .iter()
+        .take(4)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("{beginning}-{digest}").into()
 }
 
 /// An agent that a client defines.
@@ -199,5 +231,37 @@ impl SessionParts {
         let mut skills = all.skills.clone();
         skills.retain(|name, _| !self.disabled_skills.contains(name));
         skills
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_server_names_stay_distinct_and_short() {
+        assert_eq!(server_name("weather"), "weather");
+        let names = [
+            "a-very-long-name-of-a-server-1",
+            "a-very-long-name-of-a-server-2",
+            "a b",
+        ];
+        let short: BTreeSet<_> = names.iter().map(|name| server_name(name)).collect();
+        assert_eq!(short.len(), names.len());
+        for name in short {
+            assert!(
+                name.len() <= SERVER_NAME_LEN_MAX && !name.contains(' '),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn star_means_all_tools_of_a_server() {
+        let server = |tools: Value| -> ClientServer {
+            serde_json::from_value(json!({ "command": "x", "tools": tools })).expect("a server")
+        };
+        assert!(server(json!(["*"])).named("s").section.allow.is_empty());
+        assert_eq!(server(json!(["a"])).named("s").section.allow, ["a"]);
     }
 }

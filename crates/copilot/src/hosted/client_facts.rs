@@ -2,6 +2,7 @@
 //! is open.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use allstop_core::{MessageId, TurnNumber};
 use parking_lot::Mutex;
@@ -14,7 +15,10 @@ const FACTS_MAX: usize = 1_024;
 const FACTS_BYTES_MAX: usize = 64 * 1_024;
 
 #[derive(Debug, Default)]
-pub(crate) struct ClientFacts(Mutex<KnownFacts>);
+pub(crate) struct ClientFacts {
+    known: Mutex<KnownFacts>,
+    approves_all: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct KnownFacts {
@@ -39,13 +43,23 @@ pub(crate) struct SessionNote {
 }
 
 impl ClientFacts {
+    /// True if the server allows all calls without a permission question.
+    pub(crate) fn approves_all(&self) -> bool {
+        self.approves_all.load(Ordering::SeqCst)
+    }
+
+    /// Sets whether the server allows all calls. Returns the former value.
+    pub(crate) fn set_approves_all(&self, approves_all: bool) -> bool {
+        self.approves_all.swap(approves_all, Ordering::SeqCst)
+    }
+
     /// Stores fields of the event `user.message` for a message.
     pub(crate) fn add_message(&self, id: MessageId, fields: Map<String, Value>) {
         let size = serde_json::to_vec(&fields).map_or(0, |json| json.len());
         if fields.is_empty() || size > FACTS_BYTES_MAX {
             return;
         }
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         if known.order.len() == FACTS_MAX
             && let Some(oldest) = known.order.pop_front()
         {
@@ -57,7 +71,7 @@ impl ClientFacts {
 
     /// Returns fields of the event `user.message` for a message.
     pub(crate) fn message(&self, id: &MessageId) -> Map<String, Value> {
-        let known = self.0.lock();
+        let known = self.known.lock();
         known.messages.get(id).cloned().unwrap_or_default()
     }
 
@@ -68,7 +82,7 @@ impl ClientFacts {
         kind: &'static str,
         data: Value,
     ) -> SessionNote {
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         let number = known.notes.last().map_or(0, |last| last.number + 1);
         if known.notes.len() == FACTS_MAX {
             known.notes.remove(0);
@@ -85,12 +99,12 @@ impl ClientFacts {
 
     /// Returns the stored events of the history, in their order.
     pub(crate) fn notes(&self) -> Vec<SessionNote> {
-        self.0.lock().notes.clone()
+        self.known.lock().notes.clone()
     }
 
     /// Records that the handler of a call has answered with a rejection.
     pub(crate) fn add_rejected(&self, call: &str) {
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         if known.rejected.len() == FACTS_MAX {
             known.rejected.clear();
         }
@@ -99,7 +113,7 @@ impl ClientFacts {
 
     /// True if the handler of the call has answered with a rejection.
     pub(crate) fn is_rejected(&self, call: &str) -> bool {
-        self.0.lock().rejected.contains(call)
+        self.known.lock().rejected.contains(call)
     }
 }
 

@@ -16,7 +16,6 @@ mod session_state;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
@@ -27,7 +26,8 @@ use allstop_core::{
 use allstop_log::{Version, read_session_end};
 use allstop_model::{Model, ReasoningEffort};
 use allstop_runtime::{
-    Definitions, QuestionRecipient, SessionSetup, StartError, System, SystemPrompt,
+    Definitions, ProjectInstructions, QuestionRecipient, SessionSetup, StartError, System,
+    SystemPrompt,
 };
 use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkSpec};
 use allstop_session::{FollowUp, FormClient, OpenQuestion, Session, StopTarget};
@@ -192,8 +192,8 @@ pub(crate) struct HostedSession {
     pub(crate) skills: Definitions,
     pub(crate) opened_at: Timestamp,
     system_prompt_bytes: usize,
-    /// True if the server allows all calls without a permission question.
-    approves_all: AtomicBool,
+    /// Files with the project's instructions in the system prompt.
+    pub(crate) instructions: ProjectInstructions,
     host_events: broadcast::Sender<HostEvent>,
     /// Scope of the feeds, which outlive the session's own work.
     scope: Scope,
@@ -340,6 +340,7 @@ impl HostedSession {
         let hosted = Arc::new(Self {
             scope: scope.map_err(|refused| StartError::stopped(&refused))?,
             system_prompt_bytes: opened.prompt_bytes,
+            instructions: opened.instructions,
             session: opened.session,
             tools,
             attached_clients,
@@ -352,7 +353,6 @@ impl HostedSession {
             servers,
             skills,
             opened_at: before.map_or_else(now, |before| before.opened_at),
-            approves_all: AtomicBool::new(before.is_some_and(Self::approves_all)),
             host_events,
             feeds: TaskTracker::new(),
             no_more_calls: CancellationToken::new(),
@@ -512,6 +512,7 @@ impl HostedSession {
                 version: Arc::clone(&self.version),
                 facts: Arc::clone(&self.facts),
                 context_window: choice.context_window,
+                reasoning_effort: self.choice.reasoning_effort,
                 model: choice
                     .model_name
                     .clone()
@@ -611,6 +612,11 @@ impl HostedSession {
         }
     }
 
+    /// Subscribes to the events that are not among the events of the session itself.
+    pub(crate) fn host_events(&self) -> broadcast::Receiver<HostEvent> {
+        self.host_events.subscribe()
+    }
+
     pub(crate) fn feed_of(&self, client: ClientId) -> Option<FeedHandle> {
         self.attached_clients.feed_of(client)
     }
@@ -621,13 +627,13 @@ impl HostedSession {
     }
 
     pub(crate) fn approves_all(&self) -> bool {
-        self.approves_all.load(Ordering::SeqCst)
+        self.facts.approves_all()
     }
 
     /// Allows all calls without a permission question, or goes back to the questions. Answers the open
     /// questions. Returns the former value.
     pub(crate) fn set_approves_all(&self, approves_all: bool) -> bool {
-        let before = self.approves_all.swap(approves_all, Ordering::SeqCst);
+        let before = self.facts.set_approves_all(approves_all);
         if approves_all {
             for question in self.session.questions() {
                 self.approve(&question);

@@ -21,7 +21,7 @@ pub(super) fn begin(
 ) -> Result<MethodAnswer, RpcError> {
     let answer = match method {
         "session.schedule.list" => json!({ "entries": [] }),
-        "session.schedule.stop" => json!({ "entry": null }),
+        "session.schedule.stop" => json!({}),
         "session.plugins.list" => json!({ "plugins": [] }),
         "session.plugins.reload" => json!({}),
         "session.extensions.list" => json!({ "extensions": [] }),
@@ -35,7 +35,7 @@ pub(super) fn begin(
         // Every session is local.
         "session.visibility.get" | "session.visibility.set" => json!({ "synced": false }),
         // The server has no language servers.
-        "session.lsp.initialize" => json!({}),
+        "session.lsp.initialize" => serde_json::Value::Null,
         "session.completions.request" => json!({ "items": [] }),
         unknown => return Err(RpcError::method_not_found(unknown)),
     };

@@ -95,6 +95,7 @@ pub(super) fn begin(
             heaviest(&hosted, params.limit.unwrap_or(HEAVIEST_DEFAULT)).await
         })),
         "session.usage.getMetrics" => Ok(large(usage(hosted))),
+        "session.instructions.getSources" => ready(json!({ "sources": sources_of(&hosted) })),
         "session.tools.getCurrentMetadata" => ready(json!({ "tools": hosted.tool_infos() })),
         // The tools are checked when a client declares them.
         "session.tools.initializeAndValidate" => ready(json!({})),
@@ -125,6 +126,22 @@ fn role_of(message: &Message) -> &'static str {
         Message::Tool(_) => "tool",
         _ => "user",
     }
+}
+
+/// Describes the files with the project's instructions in the system prompt.
+fn sources_of(session: &HostedSession) -> Vec<Value> {
+    let files = session.instructions.files.iter();
+    let sources = files.map(|file| {
+        json!({
+            "id": file.path,
+            "label": file.path,
+            "sourcePath": file.path,
+            "content": file.text,
+            "type": "repo",
+            "location": "repository",
+        })
+    });
+    sources.collect()
 }
 
 fn snapshot(session: &HostedSession) -> Value {

@@ -70,6 +70,7 @@ pub(super) fn begin(
     let wait = Duration::from_millis(params.wait_ms.unwrap_or(0)).min(WAIT_MAX);
     Ok(later(async move {
         let mut changes = session.session.subscribe(None);
+        let mut notes = session.host_events();
         let deadline = Instant::now() + wait;
         loop {
             let events = events_of(&server, &session).await?;
@@ -91,7 +92,13 @@ pub(super) fn begin(
             page.truncate(max);
             let is_due = Instant::now() >= deadline;
             if page.is_empty() && !is_due && known.is_some() {
-                let _changed_or_late = timeout_at(deadline, next_record(&mut changes)).await;
+                let changed = async {
+                    tokio::select! {
+                        () = next_record(&mut changes) => {}
+                        _noted_or_closed = notes.recv() => {}
+                    }
+                };
+                let _changed_or_late = timeout_at(deadline, changed).await;
                 continue;
             }
             let next = if has_more {

@@ -21,6 +21,6 @@ pub(super) fn set(
     _cx: &MethodCx<'_>,
     _params: Option<&RawValue>,
 ) -> Result<MethodAnswer, RpcError> {
-    let message = "no session is in the foreground: the server has no terminal (TUI)";
+    let message = "not running in TUI+server mode: the server has no terminal";
     Err(RpcError::invalid_params(message))
 }

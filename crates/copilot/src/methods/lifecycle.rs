@@ -219,6 +219,7 @@ pub(super) async fn events_of(
         session: id,
         version: &server.options().version,
         model: session.model_name(),
+        reasoning_effort: session.reasoning_effort(),
         facts: &session.facts,
     };
     Ok(history(source, &records))

@@ -13,7 +13,7 @@ use super::method::{MethodAnswer, MethodCx, MethodResult, later, open_session, r
 use super::open::reopen;
 use crate::hosted::{HostedSession, SessionChoice};
 use crate::server::CopilotServer;
-use crate::session_parts::ClientServer;
+use crate::session_parts::{ClientServer, server_name};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -98,9 +98,12 @@ pub(super) fn begin(
             "action": "failure",
             "error": "sampling for MCP servers is not offered",
         })),
-        "session.mcp.oauth.login" => Err(RpcError::invalid_params(format!(
-            "log in to the MCP server {name:?} with `allstop mcp login`"
-        ))),
+        "session.mcp.oauth.login" => {
+            check_known(&session, &name, "MCP host is not available")?;
+            Err(RpcError::invalid_params(format!(
+                "the login at the MCP server {name:?} is not offered to clients: use `allstop mcp login`"
+            )))
+        }
         "session.mcp.apps.listTools"
         | "session.mcp.apps.callTool"
         | "session.mcp.apps.readResource" => {
@@ -128,7 +131,8 @@ fn running(server: &CopilotServer, session: &HostedSession) -> Vec<Arc<McpServer
 
 fn find(server: &CopilotServer, session: &HostedSession, name: &str) -> Option<Arc<McpServer>> {
     let servers = running(server, session);
-    servers.into_iter().find(|server| &**server.name() == name)
+    let name = server_name(name);
+    servers.into_iter().find(|server| **server.name() == *name)
 }
 
 /// Describes the servers of a session in the form of the protocol.
@@ -142,14 +146,28 @@ pub(super) fn infos_of(server: &CopilotServer, session: &HostedSession) -> Vec<V
         .map(String::as_str)
         .filter(|name| choice.parts.disabled_servers.contains(*name))
         .collect();
+    let mut named = choice
+        .parts
+        .servers
+        .keys()
+        .map(String::as_str)
+        .collect::<Vec<_>>();
+    let selected = choice.parts.selected();
+    let of_agent = selected
+        .into_iter()
+        .flat_map(|agent| agent.mcp_servers.keys());
+    named.extend(of_agent.map(String::as_str));
     let infos = running.iter().map(|server| {
+        let mut named = named.iter();
+        let name = named.find(|name| *server_name(name) == **server.name());
+        let name = name.map_or(&**server.name(), |name| *name);
         let (status, error) = match server.state() {
             McpState::Ready => ("connected", None),
             McpState::Starting => ("pending", None),
             McpState::Degraded { why, .. } => ("failed", Some(why)),
             McpState::Stopped => ("stopped", None),
         };
-        let mut info = json!({ "name": server.name(), "status": status });
+        let mut info = json!({ "name": name, "status": status });
         if let Some(error) = error {
             info["error"] = json!(error);
         }

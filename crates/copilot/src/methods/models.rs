@@ -37,10 +37,10 @@ pub(super) fn begin(
     let session = open_session(cx, &params.session_id)?;
     let server = cx.server.clone();
     match method {
-        "session.model.getCurrent" => ready(json!({
+        "session.model.getCurrent" => ready(without_nulls(json!({
             "modelId": session.model_name(),
             "reasoningEffort": session.reasoning_effort(),
-        })),
+        }))),
         "session.model.list" => {
             let list = listed(cx.server, &session);
             ready(json!({ "list": list }))

@@ -51,7 +51,7 @@ pub(super) fn begin(
                 let change = session.state.set_name(&name, is_by_user).await;
                 let is_applied = change.map_err(|error| failed(&error))? == NameChange::Applied;
                 if is_applied {
-                    session.send_ephemeral("session.title_changed", json!({ "title": name }));
+                    session.note("session.title_changed", json!({ "title": name }));
                     server.send_lifecycle(LifecycleKind::Updated, session.id());
                 }
                 Ok(if is_by_user {

@@ -23,6 +23,12 @@ struct SessionsParams {
 }
 
 #[derive(Deserialize)]
+struct OpenKindParams {
+    kind: String,
+    context: Option<FolderParams>,
+}
+
+#[derive(Deserialize)]
 struct FolderParams {
     cwd: Option<String>,
 }
@@ -133,4 +139,30 @@ fn close(cx: &MethodCx<'_>, id: &SessionId) -> MethodAnswer {
         };
         Ok(json!({ "receipt": receipt }))
     })
+}
+
+/// `sessions.open`: finds the last session of a working directory. All other kinds have methods with the parameters of the
+/// SDKs.
+pub(super) fn open(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
+    let params: OpenKindParams = read(params)?;
+    if params.kind != "resumeLast" {
+        return Err(RpcError::invalid_params(format!(
+            "the kind {:?} is not offered: use `session.create` or `session.resume`",
+            params.kind
+        )));
+    }
+    let server = cx.server.clone();
+    Ok(large(async move {
+        let folder = params.context.and_then(|context| context.cwd);
+        let infos = match &folder {
+            Some(folder) => listed_infos(&server, Some(folder)).await?,
+            None => Vec::new(),
+        };
+        match infos.first().and_then(|info| info.get("sessionId")) {
+            None => Ok(json!({ "status": "not_found" })),
+            Some(id) => Err(RpcError::invalid_params(format!(
+                "resume the last session {id} with `session.resume`"
+            ))),
+        }
+    }))
 }

@@ -58,9 +58,8 @@ pub(super) fn begin(
             }))
         }
         // The server sends no telemetry, so it has no features to override.
-        "session.telemetry.getEngagementId" | "session.telemetry.setFeatureOverrides" => {
-            ready(json!({}))
-        }
+        "session.telemetry.getEngagementId" => ready(json!({})),
+        "session.telemetry.setFeatureOverrides" => ready(Value::Null),
         unknown => Err(RpcError::method_not_found(unknown)),
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn begin(
         "session.tasks.getCurrentPromotable" | "session.tasks.promoteCurrentToBackground"
             if session.session.running_calls().is_empty() =>
         {
-            now(json!({ "task": null }))
+            now(json!({}))
         }
         "session.tasks.getCurrentPromotable" | "session.tasks.promoteCurrentToBackground" => {
             let message = "choose a running call by its id: `session.tasks.promoteToBackground`";

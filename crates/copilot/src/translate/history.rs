@@ -9,6 +9,7 @@ use allstop_core::record::{CallOutcome, SessionRecord, StartedCallKind, TurnOrig
 use allstop_core::{
     CallId, Cause, Message, MessageId, Receipt, SessionId, StopReason, Timestamp, TurnNumber,
 };
+use allstop_model::ReasoningEffort;
 use serde_json::Value;
 
 use super::calls;
@@ -44,6 +45,7 @@ pub(crate) struct HistorySource<'a> {
     pub session: &'a SessionId,
     pub version: &'a str,
     pub model: Option<&'a Arc<str>>,
+    pub reasoning_effort: Option<ReasoningEffort>,
     pub facts: &'a ClientFacts,
 }
 
@@ -82,7 +84,7 @@ impl<'a> History<'a> {
                 self.push(PersistedEvent::session_start(
                     self.session,
                     self.source.version,
-                    self.source.model,
+                    (self.source.model, self.source.reasoning_effort),
                     opened,
                 ));
             }

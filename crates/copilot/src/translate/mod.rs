@@ -25,6 +25,7 @@ use std::sync::Arc;
 use allstop_agent::AgentEvent;
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCallKind};
 use allstop_core::{Cause, MessageId, SessionId, StopReason, Timestamp, TraceContext, TurnNumber};
+use allstop_model::ReasoningEffort;
 use allstop_session::{SessionEvent, SessionEventKind};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -50,6 +51,7 @@ pub(crate) struct TranslatorOptions {
     pub context_window: u64,
     /// Name of the model; `None` if neither the client nor the configuration has chosen a model.
     pub model: Option<Arc<str>>,
+    pub reasoning_effort: Option<ReasoningEffort>,
     /// Text that distinguishes the ids of this translator's ephemeral events from the ids of other translators' events.
     pub nonce: Arc<str>,
 }
@@ -244,10 +246,12 @@ impl EventTranslator {
                     session,
                     version,
                     model,
+                    reasoning_effort,
                     ..
                 } = &self.options;
+                let model = (model.as_ref(), *reasoning_effort);
                 let opened = (*at, &**folder);
-                let event = PersistedEvent::session_start(session, version, model.as_ref(), opened);
+                let event = PersistedEvent::session_start(session, version, model, opened);
                 self.persisted(event);
             }
             SessionRecord::TurnStarted {

@@ -13,7 +13,11 @@ pub(crate) const UNANSWERED: &str = "denied-no-approval-rule-and-could-not-reque
 impl EventTranslator {
     pub(super) fn permission_asked(&mut self, question: &OpenQuestion) {
         let request = permission_request(&question.question);
-        let data = json!({ "requestId": question.id, "permissionRequest": request });
+        let mut data = json!({ "requestId": question.id, "permissionRequest": request });
+        if self.options.facts.approves_all() {
+            // The server answers, and no handler of a client.
+            data["resolvedByHook"] = true.into();
+        }
         // The event is ephemeral, because the log contains no permission questions.
         self.ephemeral("permission.requested", data);
     }

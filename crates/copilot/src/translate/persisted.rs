@@ -8,6 +8,7 @@ use allstop_core::{
     CallId, Cause, CauseKind, MessageId, Receipt, SessionId, StopReason, Timestamp, ToolCall,
     TurnNumber,
 };
+use allstop_model::ReasoningEffort;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -80,10 +81,10 @@ impl PersistedEvent {
     pub(super) fn session_start(
         session: &SessionId,
         version: &str,
-        model: Option<&Arc<str>>,
+        (model, effort): (Option<&Arc<str>>, Option<ReasoningEffort>),
         (at, folder): (Timestamp, &str),
     ) -> Self {
-        let data = json!({
+        let mut data = json!({
             "sessionId": session,
             "version": 1,
             "producer": "allstop",
@@ -92,6 +93,9 @@ impl PersistedEvent {
             "selectedModel": model,
             "context": { "cwd": folder },
         });
+        if let Some(effort) = effort {
+            data["reasoningEffort"] = json!(effort);
+        }
         Self::new("session.start", "start".to_owned(), data)
     }
 

@@ -25,6 +25,7 @@ fn translator() -> EventTranslator {
         facts: Arc::default(),
         context_window: 1_000,
         model: None,
+        reasoning_effort: None,
         nonce: "n".into(),
     })
 }

@@ -4,6 +4,7 @@ mod access;
 mod bad_input;
 mod elicitation;
 mod extensions;
+mod families;
 mod handlers;
 mod history;
 mod hooks;

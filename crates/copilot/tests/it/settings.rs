@@ -60,12 +60,16 @@ async fn parts_that_are_not_offered_are_reported() {
     let server = TestServer::new("turns: [{replies: [{text: Hello.}]}]").await;
     let mut client = server.client();
     let asked = json!({
-        "mcpServers": { "files": { "command": "files" } },
-        "customAgents": [{ "name": "a", "prompt": "b" }],
+        "pluginDirectories": ["/plugins"],
+        "customAgents": [{ "name": "a", "prompt": "b", "skills": ["c"] }],
         "systemMessage": { "mode": "customize", "sections": { "tone": { "action": "remove" } } },
     });
     client.create("s", &asked).await;
-    for part in ["mcpServers", "customAgents", "systemMessage.sections"] {
+    for part in [
+        "pluginDirectories",
+        "systemMessage.sections",
+        "customAgents[a].skills",
+    ] {
         let warning = client.event("session.warning").await;
         let message = warning["message"].as_str().unwrap_or_default();
         assert!(message.contains(part), "{warning}");

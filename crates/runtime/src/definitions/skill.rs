@@ -67,6 +67,7 @@ impl SkillDefinition {
 #[serde(deny_unknown_fields)]
 struct SkillArguments {
     /// Name of the skill.
+    #[serde(alias = "skill")]
     name: String,
 }
 
