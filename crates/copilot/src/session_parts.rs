@@ -45,6 +45,11 @@ pub(crate) struct ClientServer {
 }
 
 impl ClientServer {
+    /// True if the server is reached over HTTP.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.url.is_some()
+    }
+
     /// Returns the server in the form of the runtime.
     fn named(&self, name: &str) -> SessionMcpServer {
         let mut section = McpServerSection::default();

@@ -99,16 +99,27 @@ pub(super) fn begin(
             "error": "sampling for MCP servers is not offered",
         })),
         "session.mcp.oauth.login" => {
-            check_known(&session, &name, "MCP host is not available")?;
-            Err(RpcError::invalid_params(format!(
-                "the login at the MCP server {name:?} is not offered to clients: use `allstop mcp login`"
-            )))
+            let message = if running(cx.server, &session).is_empty() {
+                "MCP host is not available".to_owned()
+            } else {
+                match session.choice().parts.servers.get(&name) {
+                    None => format!("the MCP server {name:?} is not configured"),
+                    Some(server) if !server.is_remote() => {
+                        format!("the MCP server {name:?} is not a remote server")
+                    }
+                    Some(_) => format!(
+                        "the login at the MCP server {name:?} is not offered to clients: use \
+                         `allstop mcp login`"
+                    ),
+                }
+            };
+            Err(RpcError::invalid_params(message))
         }
         "session.mcp.apps.listTools"
         | "session.mcp.apps.callTool"
-        | "session.mcp.apps.readResource" => {
-            Err(RpcError::invalid_params("MCP apps are not offered"))
-        }
+        | "session.mcp.apps.readResource" => Err(RpcError::invalid_params(
+            "not found: MCP apps are not offered",
+        )),
         unknown => Err(RpcError::method_not_found(unknown)),
     }
 }

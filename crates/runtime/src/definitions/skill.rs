@@ -67,7 +67,6 @@ impl SkillDefinition {
 #[serde(deny_unknown_fields)]
 struct SkillArguments {
     /// Name of the skill.
-    #[serde(alias = "skill")]
     name: String,
 }
 
