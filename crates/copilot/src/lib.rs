@@ -37,6 +37,7 @@
 //! ```
 
 mod builtin;
+mod client_parts;
 mod connection;
 mod event;
 mod hosted;
@@ -45,7 +46,6 @@ mod methods;
 mod provider;
 mod refusal;
 mod server;
-mod session_parts;
 mod translate;
 
 pub use connection::{ConnectionAccess, ServedConnectionEnd};

@@ -9,9 +9,10 @@ mod feed;
 mod fixed_settings;
 mod forms;
 mod hooks;
-mod pending_requests;
+mod session_choice;
 mod session_servers;
-mod session_state;
+mod unanswered_requests;
+mod workspace_state;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -24,10 +25,9 @@ use allstop_core::{
     CallId, Cause, CauseKind, Extent, MessageId, Receipt, SessionId, Timestamp, TurnNumber,
 };
 use allstop_log::{Version, read_session_end};
-use allstop_model::{Model, ReasoningEffort};
+use allstop_model::ReasoningEffort;
 use allstop_runtime::{
     Definitions, ProjectInstructions, QuestionRecipient, SessionSetup, StartError, System,
-    SystemPrompt,
 };
 use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkSpec};
 use allstop_session::{FollowUp, FormClient, OpenQuestion, Session, StopTarget};
@@ -44,19 +44,18 @@ pub(crate) use attached_clients::{AttachedClient, ClientOptions, FeedHandle};
 pub(crate) use client_facts::{ClientFacts, SessionNote};
 pub(crate) use client_tools::{DeclaredTool, ToolSelection};
 pub(crate) use fixed_settings::FixedSettings;
-pub(crate) use pending_requests::PendingRequests;
-pub(crate) use session_state::{ClientMode, NameChange, SessionState};
+pub(crate) use unanswered_requests::UnansweredRequests;
+pub(crate) use workspace_state::{ClientMode, NameChange, WorkspaceState};
 
 use crate::connection::{Client, ClientId};
-use crate::provider::ClientProviders;
 use crate::server::CopilotServer;
-use crate::session_parts::{ClientAgent, SessionParts};
 use crate::translate::{EventTranslator, HostEvent, PersistedEvent, TranslatorOptions};
 use attached_clients::{AttachedClients, DetachedClient};
 use client_tools::{ChosenTools, ClientTools, GenerationEvent, ToolGeneration};
 use feed::Feed;
 pub(crate) use feed::now;
 use hooks::ClientHooks;
+pub(crate) use session_choice::{ResumeChoice, SessionChoice};
 pub(crate) use session_servers::SessionServers;
 
 /// Maximum number of unread host events ([`HostEvent`]) in a client's feed. This is far more than the number of
@@ -69,112 +68,6 @@ const WORKSPACE: &str = "workspace";
 /// Maximum wait until the clients have received the last events of a closed session.
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
 
-/// Parts of a session, as chosen by the client that opens the session.
-#[derive(Debug, Clone)]
-pub(crate) struct SessionChoice {
-    pub model: Option<Arc<dyn Model>>,
-    pub model_name: Option<Arc<str>>,
-    pub providers: ClientProviders,
-    pub reasoning_effort: Option<ReasoningEffort>,
-    pub parts: SessionParts,
-    pub folder: Option<PathBuf>,
-    pub system_prompt: SystemPrompt,
-    pub filter: ToolSelection,
-    /// `None` if the client declares no tools, which leaves the tools of other clients unchanged.
-    pub declared: Option<Vec<DeclaredTool>>,
-    pub client_options: ClientOptions,
-    pub streaming: bool,
-    /// Context window of the model in tokens.
-    pub context_window: u64,
-    pub resume: ResumeChoice,
-    /// Slash commands of the client; null if it declares none.
-    pub commands: Value,
-    /// The settings among these parts that an open session does not change, as far as the client requests them.
-    pub requested: FixedSettings,
-    /// Warnings about requested parts that the server does not offer.
-    pub not_offered: Vec<Arc<str>>,
-}
-
-/// Parameters of a resume.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct ResumeChoice {
-    /// True if the work of the session should continue, and false if it should be stopped before the resume. `None` if the
-    /// client makes no choice; the work then continues.
-    pub continues_work: Option<bool>,
-    /// True if no event reports the resume.
-    pub is_silent: bool,
-}
-
-impl SessionChoice {
-    /// Returns this choice, with the parts that it does not request from the earlier choice.
-    pub(crate) fn over(&self, before: Self) -> Self {
-        let mut choice = self.clone();
-        let requested = &mut choice.requested;
-        if requested.model.is_none() && requested.provider.is_none() {
-            (choice.model, choice.model_name) = (before.model, before.model_name);
-            requested.provider = before.requested.provider;
-            choice.providers = before.providers;
-        }
-        if !requested.further.contains_key("reasoningEffort") {
-            choice.reasoning_effort = before.reasoning_effort;
-        }
-        let (parts, earlier) = (&mut choice.parts, before.parts);
-        if !requested.further.contains_key("mcpServers") {
-            (parts.servers, parts.disabled_servers) = (earlier.servers, earlier.disabled_servers);
-        }
-        if !requested.further.contains_key("customAgents") {
-            parts.agents = earlier.agents;
-        }
-        if !requested.further.contains_key("agent") {
-            parts.agent = earlier.agent;
-        }
-        if !requested.further.contains_key("skillDirectories") {
-            parts.skill_folders = earlier.skill_folders;
-            parts.disabled_skills = earlier.disabled_skills;
-            parts.searches_folder = earlier.searches_folder;
-        }
-        for (name, value) in before.requested.further {
-            requested.further.entry(name).or_insert(value);
-        }
-        if requested.system_message.is_none() {
-            choice.system_prompt = before.system_prompt;
-        }
-        if requested.available_tools.is_none() {
-            choice.filter.available = before.filter.available;
-        }
-        if requested.excluded_tools.is_none() {
-            choice.filter.excluded = before.filter.excluded;
-        }
-        choice.folder = choice.folder.or(before.folder);
-        choice.declared = choice.declared.or(before.declared);
-        choice
-    }
-}
-
-impl SessionChoice {
-    /// System prompt with the instructions of the selected agent.
-    fn prompt_of_agent(&self) -> SystemPrompt {
-        let Some(agent) = self.parts.selected() else {
-            return self.system_prompt.clone();
-        };
-        let with = |before: &str| Arc::from(format!("{before}\n\n{}", agent.prompt).trim_start());
-        match &self.system_prompt {
-            SystemPrompt::Replaced(before) => SystemPrompt::Replaced(with(before)),
-            SystemPrompt::Appended(before) => SystemPrompt::Appended(with(before)),
-            _ => SystemPrompt::Appended(with("")),
-        }
-    }
-
-    /// Selection of the tools, without the tools that the selected agent does not have.
-    fn filter_of_agent(&self) -> ToolSelection {
-        let of_agent = self.parts.selected().and_then(ClientAgent::chosen_tools);
-        ToolSelection {
-            of_agent,
-            ..self.filter.clone()
-        }
-    }
-}
-
 /// An open session.
 #[derive(Debug)]
 pub(crate) struct HostedSession {
@@ -184,8 +77,8 @@ pub(crate) struct HostedSession {
     /// Present if the questions of MCP servers stay open for an answer.
     form_client: Mutex<Option<FormClient>>,
     pub(crate) facts: Arc<ClientFacts>,
-    pub(crate) state: Arc<SessionState>,
-    pub(crate) pending: PendingRequests,
+    pub(crate) state: Arc<WorkspaceState>,
+    pub(crate) pending: UnansweredRequests,
     /// MCP servers that the clients have named.
     pub(crate) servers: Option<SessionServers>,
     /// Skills of the session, with the disabled skills.
@@ -218,9 +111,9 @@ async fn recorded_folder(system: &System, id: &SessionId) -> Result<Option<PathB
 }
 
 /// Reads the name, the mode and the workspace of a session.
-async fn session_state(system: &System, id: &SessionId) -> SessionState {
+async fn session_state(system: &System, id: &SessionId) -> WorkspaceState {
     let folder = system.session_folder(id).join(WORKSPACE);
-    SessionState::read(folder, system.config().permissions.mode).await
+    WorkspaceState::read(folder, system.config().permissions.mode).await
 }
 
 /// Reads the skills of a session.
@@ -349,7 +242,7 @@ impl HostedSession {
                 .map(|before| Arc::clone(&before.facts))
                 .unwrap_or_default(),
             state,
-            pending: PendingRequests::default(),
+            pending: UnansweredRequests::default(),
             servers,
             skills,
             opened_at: before.map_or_else(now, |before| before.opened_at),
@@ -417,7 +310,7 @@ impl HostedSession {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(crate) async fn stored_state(server: &CopilotServer, id: &SessionId) -> SessionState {
+    pub(crate) async fn stored_state(server: &CopilotServer, id: &SessionId) -> WorkspaceState {
         session_state(server.system(), id).await
     }
 
@@ -562,10 +455,10 @@ impl HostedSession {
     /// resumes the session.
     pub(crate) fn detach(&self, client: ClientId) -> bool {
         let had_forms = self.has_forms();
-        let detached = self.attached_clients.detach(client);
+        let result = self.attached_clients.detach(client);
         self.report_forms(had_forms);
         self.update_form_client();
-        match detached {
+        match result {
             DetachedClient::Last => true,
             DetachedClient::OneOfMany if !self.attached_clients.has_permission_handler() => {
                 for question in self.session.questions() {
@@ -605,9 +498,9 @@ impl HostedSession {
 
     /// Notifies the clients if the session gains or loses its last client that fills in forms.
     fn report_forms(&self, had_forms: bool) {
-        let has_forms = self.has_forms();
-        if has_forms != had_forms {
-            let data = json!({ "ui": { "elicitation": has_forms } });
+        let is_offered = self.has_forms();
+        if is_offered != had_forms {
+            let data = json!({ "ui": { "elicitation": is_offered } });
             self.send_ephemeral("capabilities.changed", data);
         }
     }

@@ -8,7 +8,7 @@ use allstop_runtime::{StartError, System};
 use allstop_scope::Scope;
 use allstop_tools::mcp::McpServers;
 
-use super::SessionChoice;
+use super::session_choice::SessionChoice;
 
 /// Running servers.
 #[derive(Debug)]

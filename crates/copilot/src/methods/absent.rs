@@ -21,9 +21,8 @@ pub(super) fn begin(
 ) -> Result<MethodAnswer, RpcError> {
     let answer = match method {
         "session.schedule.list" => json!({ "entries": [] }),
-        "session.schedule.stop" => json!({}),
         "session.plugins.list" => json!({ "plugins": [] }),
-        "session.plugins.reload" => json!({}),
+        "session.plugins.reload" | "session.schedule.stop" => json!({}),
         "session.extensions.list" => json!({ "extensions": [] }),
         "session.extensions.enable"
         | "session.extensions.disable"

@@ -87,7 +87,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::session_parts::ClientAgent;
+    use crate::client_parts::ClientAgent;
 
     #[test]
     fn agent_has_an_id_and_a_display_name() {

@@ -92,13 +92,13 @@ pub(super) fn begin(
             page.truncate(max);
             let is_due = Instant::now() >= deadline;
             if page.is_empty() && !is_due && known.is_some() {
-                let changed = async {
+                let either = async {
                     tokio::select! {
                         () = next_record(&mut changes) => {}
                         _noted_or_closed = notes.recv() => {}
                     }
                 };
-                let _changed_or_late = timeout_at(deadline, changed).await;
+                let _changed_or_late = timeout_at(deadline, either).await;
                 continue;
             }
             let next = if has_more {

@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 
 use super::method::{MethodAnswer, MethodCx, MethodResult, later, open_session, read, ready};
 use super::open::reopen;
+use crate::client_parts::{ClientServer, server_name};
 use crate::hosted::{HostedSession, SessionChoice};
 use crate::server::CopilotServer;
-use crate::session_parts::{ClientServer, server_name};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct McpParams {
     session_id: String,
     server_name: Option<String>,
-    config: Option<ClientServer>,
+    config: Option<Box<ClientServer>>,
     mode: Option<String>,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn begin(
             check_known(&session, &name, "No MCP host initialized")?;
             Ok(later(change.apply(server, session, name)))
         }
-        "session.mcp.startServer" => {
+        "session.mcp.startServer" | "session.mcp.restartServer" => {
             if params.config.is_none() {
                 check_known(&session, &name, "the MCP server has no `config`")?;
             }
@@ -71,15 +71,6 @@ pub(super) fn begin(
         "session.mcp.stopServer" => {
             check_known(&session, &name, "the MCP server is unknown")?;
             Ok(later(ServerChange::Disable.apply(server, session, name)))
-        }
-        "session.mcp.restartServer" => {
-            if params.config.is_none() {
-                check_known(&session, &name, "the MCP server has no `config`")?;
-            }
-            let change = params
-                .config
-                .map_or(ServerChange::Enable, ServerChange::Add);
-            Ok(later(change.apply(server, session, name)))
         }
         "session.mcp.reload" => {
             let message = "MCP config reload not available: the clients name the servers";
@@ -171,7 +162,7 @@ pub(super) fn infos_of(server: &CopilotServer, session: &HostedSession) -> Vec<V
     let infos = running.iter().map(|server| {
         let mut named = named.iter();
         let name = named.find(|name| *server_name(name) == **server.name());
-        let name = name.map_or(&**server.name(), |name| *name);
+        let name = name.map_or(&**server.name(), |name| name);
         let (status, error) = match server.state() {
             McpState::Ready => ("connected", None),
             McpState::Starting => ("pending", None),
@@ -194,7 +185,7 @@ enum ServerChange {
     Enable,
     Disable,
     /// Adds or replaces the server.
-    Add(ClientServer),
+    Add(Box<ClientServer>),
 }
 
 impl ServerChange {
@@ -211,7 +202,7 @@ impl ServerChange {
                 Self::Enable => drop(parts.disabled_servers.remove(&name)),
                 Self::Add(config) => {
                     parts.disabled_servers.remove(&name);
-                    parts.servers.insert(name, config);
+                    parts.servers.insert(name, *config);
                 }
             }
             let servers = json!([parts.servers, parts.disabled_servers]);

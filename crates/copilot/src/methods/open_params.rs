@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::info::context_window;
+use crate::client_parts::{ClientAgent, ClientParts, ClientServer};
 use crate::hosted::{
     ClientOptions, DeclaredTool, FixedSettings, ResumeChoice, SessionChoice, ToolSelection,
 };
@@ -19,7 +20,6 @@ use crate::provider::{
     ClientProviders, ListedModelParams, NamedProviderParams, ProviderParams, is_set,
 };
 use crate::server::CopilotServer;
-use crate::session_parts::{ClientAgent, ClientServer, SessionParts};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -42,7 +42,7 @@ pub(super) struct OpenParams {
     providers: Vec<NamedProviderParams>,
     #[serde(default)]
     models: Vec<ListedModelParams>,
-    commands: Option<Vec<CommandParams>>,
+    commands: Option<Vec<ClientCommand>>,
     continue_pending_work: Option<bool>,
     suppress_resume_event: Option<bool>,
     reasoning_effort: Option<ReasoningEffort>,
@@ -63,7 +63,7 @@ pub(super) struct OpenParams {
 
 /// A slash command of a client.
 #[derive(Deserialize, Serialize)]
-struct CommandParams {
+struct ClientCommand {
     name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     description: Option<String>,
@@ -213,9 +213,9 @@ fn further(params: &OpenParams) -> BTreeMap<&'static str, Value> {
 }
 
 /// Takes the MCP servers, agents and skills from the parameters.
-fn parts_of(params: &mut OpenParams) -> Result<SessionParts, RpcError> {
+fn parts_of(params: &mut OpenParams) -> Result<ClientParts, RpcError> {
     let has_skills = params.enable_skills != Some(false);
-    let parts = SessionParts {
+    let parts = ClientParts {
         servers: params.mcp_servers.take().unwrap_or_default(),
         disabled_servers: params.disabled_mcp_servers.take().unwrap_or_default(),
         agents: params.custom_agents.take().unwrap_or_default(),

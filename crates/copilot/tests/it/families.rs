@@ -223,7 +223,7 @@ async fn settings_change_between_turns() {
     assert_eq!(skills["skills"][0]["enabled"], false, "{skills}");
 }
 
-/// A running turn keeps its settings, and the client is told to wait.
+/// A running turn keeps its settings, and the request fails.
 #[tokio::test]
 async fn settings_of_a_running_turn_do_not_change() {
     let server =

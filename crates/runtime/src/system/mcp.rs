@@ -12,7 +12,6 @@ use allstop_tools::mcp::{
     McpTransport, ToolFilter,
 };
 
-use super::SystemParts;
 use super::hidden::without_exempted;
 use super::options::SystemOptions;
 use crate::config::{Config, McpLoginSection, McpServerSection};
@@ -34,10 +33,10 @@ pub struct SessionMcpServer {
 }
 
 /// Parts of a system that the configuration of a server refers to.
-struct ServerContext<'a> {
-    config: &'a Config,
-    hidden_variables: &'a [OsString],
-    keys: &'a KeyLookup,
+pub(super) struct ServerContext<'a> {
+    pub(super) config: &'a Config,
+    pub(super) hidden_variables: &'a [OsString],
+    pub(super) keys: &'a KeyLookup,
 }
 
 /// Checks the configuration of the servers. Starts no server.
@@ -61,28 +60,21 @@ pub fn mcp_servers(options: &SystemOptions) -> Result<McpServers, StartError> {
         .map_err(|error| StartError::new(StartErrorKind::Config, error.to_string()))
 }
 
-/// Creates the further servers of a session in this folder. Starts no server.
+/// Creates the further servers of a session with these common options. Starts no server.
 ///
 /// # Errors
 /// Returns an error for the first server that cannot be used.
 pub(super) fn session_servers(
-    parts: &SystemParts,
+    context: &ServerContext<'_>,
     servers: &[SessionMcpServer],
-    folder: PathBuf,
+    shared: McpOptions,
 ) -> Result<McpServers, StartError> {
-    let context = ServerContext {
-        config: &parts.config,
-        hidden_variables: &parts.hidden_variables,
-        keys: &parts.keys,
-    };
     let mut configs = Vec::new();
     for one in servers {
-        let mut config = server(&one.name, &one.section, &context)?;
+        let mut config = server(&one.name, &one.section, context)?;
         config.folder.clone_from(&one.folder);
         configs.push(config);
     }
-    let shared =
-        McpOptions::new(folder, parts.spill_folder.clone()).containment(parts.containment.clone());
     McpServers::new(configs, shared)
         .map_err(|error| StartError::new(StartErrorKind::Config, error.to_string()))
 }
@@ -178,7 +170,7 @@ fn server(
             format!("change the section `[mcp.servers.{name}]`")
         })
     };
-    let section = &section.expanded(context.keys).map_err(wrong)?;
+    let section = &section.expanded(&**context.keys).map_err(wrong)?;
     let transport = transport(section, context.keys).map_err(wrong)?;
     let wrong = |error: allstop_tools::mcp::McpConfigError| wrong(error.to_string());
     let mut server = McpServerConfig::new(name, transport).map_err(wrong)?;

@@ -29,7 +29,7 @@ use allstop_model::{Model, ProviderModel, ProviderOptions, RecordingModel};
 use allstop_process::ContainmentChoice;
 use allstop_scope::Scope;
 use allstop_session::SessionRegistry;
-use allstop_tools::mcp::McpServers;
+use allstop_tools::mcp::{McpOptions, McpServers};
 use allstop_tools::{OutputBudget, PermissionPolicy, Prompter};
 use tokio::sync::oneshot;
 
@@ -356,7 +356,15 @@ impl System {
         servers: &[SessionMcpServer],
         folder: impl Into<PathBuf>,
     ) -> Result<McpServers, StartError> {
-        mcp::session_servers(&self.parts, servers, folder.into())
+        let parts = &self.parts;
+        let context = mcp::ServerContext {
+            config: &parts.config,
+            hidden_variables: &parts.hidden_variables,
+            keys: &parts.keys,
+        };
+        let shared = McpOptions::new(folder, parts.spill_folder.clone())
+            .containment(parts.containment.clone());
+        mcp::session_servers(&context, servers, shared)
     }
 
     /// Starts further MCP servers of a session. Waits for each server at most for its own time limit. Returns the scope of

@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use allstop_agent::{Agent, SubAgentBackground, SubAgents};
+use allstop_agent::{Agent, Settings, SubAgentBackground, SubAgents};
 use allstop_model::{RECORDING_BEGINNING, RequestSettings};
 use allstop_scope::NotStarted;
 use allstop_session::AgentRequest;
@@ -181,6 +181,7 @@ fn workspace_of(
     Ok(workspace)
 }
 
+<<<<<<< HEAD
 /// Prompter of a session. Questions of MCP servers always go to its clients.
 fn prompter_of(
     parts: &SystemParts,
@@ -195,6 +196,25 @@ fn prompter_of(
             servers: clients,
         }),
     }
+=======
+/// Settings of the agent of a session, from the configuration and the choices of its opener.
+fn settings_of(parts: &SystemParts, setup: &SessionSetup, prompt: &ComposedPrompt) -> Settings {
+    let mut settings = parts.config.settings();
+    if let Some(chosen) = &setup.model {
+        settings.context = Some(parts.config.context_limits(Some(chosen.name())));
+    }
+    if let (Some(chosen), None) = (setup.stop_policy, parts.config.on_stop) {
+        settings.stop_policy = chosen;
+    }
+    if let Some(effort) = setup.reasoning_effort {
+        let request = RequestSettings::clone(&settings.request).reasoning_effort(effort);
+        settings.request = Arc::new(request);
+    }
+    settings.call_texts.clone_from(&setup.call_texts);
+    settings.system.clone_from(&prompt.text);
+    settings.answer.clone_from(&parts.answer);
+    settings
+>>>>>>> 78377fcb (Types of the Copilot server have names of their own, and runtime files do not import each other)
 }
 
 pub(super) fn agent(
@@ -238,20 +258,7 @@ pub(super) fn agent(
     if let Some(skill) = SkillTool::of(skills) {
         tools.register_known(Arc::new(skill)).map_err(bug)?;
     }
-    let mut settings = parts.config.settings();
-    if let Some(chosen) = &setup.model {
-        settings.context = Some(parts.config.context_limits(Some(chosen.name())));
-    }
-    if let (Some(chosen), None) = (setup.stop_policy, parts.config.on_stop) {
-        settings.stop_policy = chosen;
-    }
-    if let Some(effort) = setup.reasoning_effort {
-        let request = RequestSettings::clone(&settings.request).reasoning_effort(effort);
-        settings.request = Arc::new(request);
-    }
-    settings.call_texts.clone_from(&setup.call_texts);
-    settings.system.clone_from(&prompt.text);
-    settings.answer.clone_from(&parts.answer);
+    let settings = settings_of(parts, setup, prompt);
     let configured = parts.config.permissions.mode;
     let mode = setup.mode.clone();
     let mode = mode.unwrap_or_else(|| ModeSwitch::new(configured));

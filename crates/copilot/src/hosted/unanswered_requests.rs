@@ -9,23 +9,23 @@ use tokio::sync::oneshot;
 
 /// Requests without an answer so far.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct PendingRequests(Arc<Mutex<HashMap<Arc<str>, oneshot::Sender<Value>>>>);
+pub(crate) struct UnansweredRequests(Arc<Mutex<HashMap<Arc<str>, oneshot::Sender<Value>>>>);
 
 /// A request that waits for its answer. Dropping it withdraws the request.
 #[derive(Debug)]
-pub(crate) struct PendingRequest {
+pub(crate) struct UnansweredRequest {
     id: Arc<str>,
-    all: PendingRequests,
+    all: UnansweredRequests,
     answer: oneshot::Receiver<Value>,
 }
 
-impl PendingRequests {
+impl UnansweredRequests {
     /// Adds a request.
-    pub(crate) fn add(&self) -> PendingRequest {
+    pub(crate) fn add(&self) -> UnansweredRequest {
         let id: Arc<str> = ulid::Ulid::generate().to_string().into();
         let (sender, answer) = oneshot::channel();
         self.0.lock().insert(Arc::clone(&id), sender);
-        PendingRequest {
+        UnansweredRequest {
             id,
             all: self.clone(),
             answer,
@@ -39,7 +39,7 @@ impl PendingRequests {
     }
 }
 
-impl PendingRequest {
+impl UnansweredRequest {
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
@@ -53,7 +53,7 @@ impl PendingRequest {
     }
 }
 
-impl Drop for PendingRequest {
+impl Drop for UnansweredRequest {
     fn drop(&mut self) {
         self.all.0.lock().remove(&self.id);
     }
@@ -65,7 +65,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_first_answer_counts() {
-        let all = PendingRequests::default();
+        let all = UnansweredRequests::default();
         let request = all.add();
         let id = request.id().to_owned();
         assert!(all.answer(&id, 1.into()));

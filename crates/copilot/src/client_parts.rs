@@ -94,12 +94,11 @@ pub(crate) fn server_name(name: &str) -> Cow<'_, str> {
         })
         .collect();
     let digest = Sha256::digest(name);
-    let digest: String = digest
+    let number = digest
         .iter()
         .take(4)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("{beginning}-{digest}").into()
+        .fold(0_u32, |sum, byte| (sum << 8) | u32::from(*byte));
+    format!("{beginning}-{number:08x}").into()
 }
 
 /// An agent that a client defines.
@@ -176,7 +175,7 @@ impl ClientAgent {
 
 /// Parts of a session that its clients name.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct SessionParts {
+pub(crate) struct ClientParts {
     pub(crate) servers: BTreeMap<String, ClientServer>,
     pub(crate) disabled_servers: BTreeSet<String>,
     pub(crate) agents: Vec<ClientAgent>,
@@ -188,7 +187,7 @@ pub(crate) struct SessionParts {
     pub(crate) searches_folder: bool,
 }
 
-impl SessionParts {
+impl ClientParts {
     /// Returns the selected agent.
     pub(crate) fn selected(&self) -> Option<&ClientAgent> {
         let name = self.agent.as_ref()?;

@@ -42,7 +42,7 @@ pub(crate) enum NameChange {
 
 /// Name, mode and workspace of a session.
 #[derive(Debug)]
-pub(crate) struct SessionState {
+pub(crate) struct WorkspaceState {
     folder: PathBuf,
     stored: Mutex<StoredState>,
     switch: ModeSwitch,
@@ -50,7 +50,7 @@ pub(crate) struct SessionState {
     configured: PermissionMode,
 }
 
-impl SessionState {
+impl WorkspaceState {
     /// Reads the state of a session from its workspace. A missing or unreadable file is an empty state.
     ///
     /// # Cancel safety
@@ -156,7 +156,7 @@ mod tests {
     #[tokio::test]
     async fn name_and_mode_outlast_the_process() {
         let place = tempfile::tempdir().expect("a folder");
-        let open = || SessionState::read(place.path().join("of"), PermissionMode::AcceptEdits);
+        let open = || WorkspaceState::read(place.path().join("of"), PermissionMode::AcceptEdits);
         let state = open().await;
         assert_eq!(
             (state.name(), state.mode()),
