@@ -216,7 +216,7 @@ mod tests {
         ];
         assert_eq!(attached.rows, rows);
         let resource = "docs:file:///none.png".to_owned();
-        let attached = finder.read(&format!("@{resource}"), &[resource.clone()]);
+        let attached = finder.read(&format!("@{resource}"), std::slice::from_ref(&resource));
         assert!(attached.unwrap().rows.is_empty());
         finder.remember("my shot.png".to_owned());
         std::fs::remove_file(folder.path().join("my shot.png")).unwrap();

@@ -9,7 +9,6 @@ mod server_forms;
 mod session_events;
 
 use std::collections::{HashMap, VecDeque};
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,7 +24,6 @@ use anyhow::Context as _;
 use futures::FutureExt as _;
 use futures::future::{AbortHandle, BoxFuture};
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use tokio::sync::oneshot;
 
 use super::attached::ImageFinder;
 use super::call_outputs::CallOutputs;
@@ -42,7 +40,7 @@ use crate::questions::SessionQuestions;
 use crate::signals::EndSignals;
 use crate::supervise::Supervisor;
 use crate::suspend::{job_control, suspend_session, suspend_silently};
-use attach::UnsentMessage;
+use attach::{UnsentMessage, UnsentMessages};
 use pending::FinishedWork;
 use server_forms::ServerForms;
 
@@ -112,8 +110,7 @@ pub(super) async fn run(
         editor: None,
         has_focus: true,
         images,
-        unsent: VecDeque::new(),
-        reading: None,
+        unsent: UnsentMessages::default(),
         is_pasting: false,
         mode,
         echoed: None,
@@ -220,10 +217,7 @@ struct ChatLoop<'a> {
     has_focus: bool,
     /// Reader of the images that messages name.
     images: ImageFinder,
-    /// Messages whose images and resources are not read yet, and the messages after them.
-    unsent: VecDeque<UnsentMessage>,
-    /// Dropped if the oldest unsent message is withdrawn, which ends the reading for it.
-    reading: Option<oneshot::Sender<Infallible>>,
+    unsent: UnsentMessages,
     /// True while a pasted path is looked up. Keys wait.
     is_pasting: bool,
     /// Request to leave the chat, if any.

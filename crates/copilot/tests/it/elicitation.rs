@@ -42,7 +42,9 @@ async fn server() -> (TestServer, PathBuf, TempDir) {
     let (script, answer) = (place.path().join("s.py"), place.path().join("answer.json"));
     std::fs::write(&script, MCP_SERVER).expect("a temporary folder");
     let config = format!(
-        "[mcp.servers.s]\ncommand = \"python3\"\nargs = [{script:?}, {answer:?}]\n[permissions]\nallow = [\"s__greet\"]\n"
+        "[mcp.servers.s]\ncommand = \"python3\"\nargs = [\"{}\", \"{}\"]\n[permissions]\nallow = [\"s__greet\"]\n",
+        script.display(),
+        answer.display()
     );
     let model = "turns: [{replies: [{calls: [{tool: s__greet, arguments: {}}]}, {text: Done.}]}]";
     let unattended = Duration::from_mins(1);

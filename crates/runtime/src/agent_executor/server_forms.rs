@@ -249,23 +249,20 @@ mod tests {
         reply(MessagePart::text(text), wanted)
     }
 
-    fn accepted(values: Value) -> Result<FormAnswer, String> {
-        let Value::Object(values) = values else {
-            panic!("{values}")
-        };
-        Ok(FormAnswer::Accept(values))
+    fn accepted(values: &Value) -> FormAnswer {
+        FormAnswer::Accept(values.as_object().expect("an object").clone())
     }
 
     #[test]
     fn text_answers_a_question_with_at_most_one_field() {
         let page = WantedInput::Url("https://a.example/".into());
         for consent in [&page, &form(&[])] {
-            assert_eq!(text("Yes.", consent), accepted(json!({})));
+            assert_eq!(text("Yes.", consent), Ok(accepted(&json!({}))));
             assert_eq!(text("no", consent), Ok(FormAnswer::Decline));
             assert!(text("perhaps", consent).is_err());
         }
         let one = form(&[("name", "string")]);
-        assert_eq!(text("No", &one), accepted(json!({"name": "No"})));
+        assert_eq!(text("No", &one), Ok(accepted(&json!({"name": "No"}))));
         assert_eq!(text("decline", &one), Ok(FormAnswer::Decline));
         assert_eq!(text("cancel", &one), Ok(FormAnswer::Cancel));
         let two = form(&[("a", "string"), ("b", "string")]);
@@ -281,8 +278,8 @@ mod tests {
         };
         let values = json!({"age": 3, "name": "Ada"});
         let valid = json!({"action": "accept", "content": values});
-        assert_eq!(reply(data(valid.clone()), &two), accepted(values.clone()));
-        assert_eq!(text(&valid.to_string(), &two), accepted(values));
+        assert_eq!(reply(data(valid.clone()), &two), Ok(accepted(&values)));
+        assert_eq!(text(&valid.to_string(), &two), Ok(accepted(&values)));
         let decline = data(json!({"action": "decline"}));
         assert_eq!(reply(decline, &two), Ok(FormAnswer::Decline));
         let missing = data(json!({"action": "accept", "content": {"age": 3}}));
@@ -308,7 +305,7 @@ mod tests {
         let yes = agent_message("yes");
         assert!(replies_in(&yes, &both, true).is_empty());
         assert!(replies_in(&yes, &both[..1], false).is_empty());
-        let first = accepted(json!({}));
+        let first = Ok(accepted(&json!({})));
         let expected = [("form_1".into(), first)];
         assert_eq!(replies_in(&yes, &both[..1], true), expected);
         let mut named = yes;

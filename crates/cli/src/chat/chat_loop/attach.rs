@@ -1,6 +1,8 @@
 //! Images, resources and prompts of messages. A thread reads the files, because a disk can be slow. Later messages and
 //! keys wait, so that their order stays.
 
+use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::time::Instant;
 
 use allstop_core::Images;
@@ -28,6 +30,14 @@ pub(super) struct UnsentMessage {
     pub(super) is_prompt: bool,
 }
 
+/// Messages whose images and resources are not read yet, and the messages after them.
+#[derive(Debug, Default)]
+pub(super) struct UnsentMessages {
+    queue: VecDeque<UnsentMessage>,
+    /// Dropped if the oldest message is withdrawn, which ends the reading for it.
+    reading: Option<oneshot::Sender<Infallible>>,
+}
+
 impl UnsentMessage {
     /// True if something must be read before the message is sent.
     fn needs_reading(&self) -> bool {
@@ -38,13 +48,13 @@ impl UnsentMessage {
 impl ChatLoop<'_> {
     /// Sends a message with the images and resources that it names.
     pub(super) fn send(&mut self, message: UnsentMessage) -> ChatEvent {
-        if self.unsent.is_empty() && !message.needs_reading() {
+        if self.unsent.queue.is_empty() && !message.needs_reading() {
             let UnsentMessage { number, text, .. } = message;
             return self.send_now(number, &unmark(&text), Images::default());
         }
         let number = message.number;
-        self.unsent.push_back(message);
-        if self.unsent.len() == 1 {
+        self.unsent.queue.push_back(message);
+        if self.unsent.queue.len() == 1 {
             self.read_parts();
         }
         ChatEvent::Reads(number)
@@ -54,7 +64,7 @@ impl ChatLoop<'_> {
     fn read_parts(&mut self) {
         let Some(UnsentMessage {
             text, is_prompt, ..
-        }) = self.unsent.front().cloned()
+        }) = self.unsent.queue.front().cloned()
         else {
             return;
         };
@@ -78,7 +88,7 @@ impl ChatLoop<'_> {
             complete_message(&text, is_prompt, attached?, &servers).await
         };
         let (held, withdrawn) = oneshot::channel();
-        self.reading = Some(held);
+        self.unsent.reading = Some(held);
         let read = async move {
             FinishedWork::PartsRead(tokio::select! {
                 read = read => read,
@@ -90,21 +100,21 @@ impl ChatLoop<'_> {
 
     /// Ends the reading for the oldest unsent message if it is one of these.
     pub(super) fn end_reading_of(&mut self, withdrawn: &[MessageNumber]) {
-        let oldest = self.unsent.front().map(|message| message.number);
+        let oldest = self.unsent.queue.front().map(|message| message.number);
         if oldest.is_some_and(|oldest| withdrawn.contains(&oldest)) {
-            self.reading = None;
+            self.unsent.reading = None;
         }
     }
 
     /// Sends the message whose parts were read, and then the messages after it.
     pub(super) fn parts_read(&mut self, read: Result<CompleteMessage, String>) {
         let mut read = Some(read);
-        self.reading = None;
-        while let Some(message) = self.unsent.pop_front() {
+        self.unsent.reading = None;
+        while let Some(message) = self.unsent.queue.pop_front() {
             let complete = match read.take() {
                 Some(complete) => complete,
                 None if message.needs_reading() => {
-                    self.unsent.push_front(message);
+                    self.unsent.queue.push_front(message);
                     return self.read_parts();
                 }
                 None => Ok(CompleteMessage {
