@@ -138,11 +138,11 @@ fn parts_of(open: &OpenServerQuestion, invalid: Option<&str>) -> [MessagePart; 2
     })
 }
 
-type Replies = Vec<(QuestionId, Result<FormAnswer, String>)>;
+type FormReplies = Vec<(QuestionId, Result<FormAnswer, String>)>;
 
 /// Returns the answers in a message to the questions that its client was asked. A message without an id answers the only
 /// question.
-fn replies_in(message: &TaskMessage, asked: &[OpenServerQuestion], is_alone: bool) -> Replies {
+fn replies_in(message: &TaskMessage, asked: &[OpenServerQuestion], is_alone: bool) -> FormReplies {
     let reply = |open: &OpenServerQuestion, parts: &[MessagePart]| {
         (open.id.clone(), reply_in(parts, &open.question.wanted))
     };
