@@ -9,6 +9,7 @@ pub(crate) mod options;
 pub(crate) mod project;
 mod reporter;
 mod stage;
+mod trusted_project;
 
 use std::path::PathBuf;
 use std::sync::Arc;

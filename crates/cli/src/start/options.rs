@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::host::{ProcessHost, variable};
 use crate::start::StartReporter;
 use crate::start::default_model::{DefaultModel, OTHER_SERVER};
-use crate::start::project::TrustedProject;
+use crate::start::trusted_project::TrustedProject;
 use crate::telemetry::TraceExporter;
 
 /// Lists the ways to get a model, one per line. `command` is the command that the user typed without a model.

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_runtime::config::{ConfigError, McpJsonFile, ProjectFile, ProjectFileSearch};
-use allstop_runtime::{Config, DefinitionFiles, Definitions};
+use allstop_runtime::{DefinitionFiles, Definitions};
 use allstop_scope::Scope;
 use allstop_terminal::{LinePrompt, Styled, TextRole, styled};
 
+pub(crate) use super::trusted_project::TrustedProject;
 use super::{StartFailure, StartReporter, StartStage, begin, read};
 use crate::args::{ModelArgs, ProjectConfigChoice};
 use crate::display::{
@@ -25,15 +26,6 @@ use crate::supervise::Supervisor;
 
 /// Folder that stands for all definitions of a project in the stored answers.
 const DEFINITIONS: &str = ".allstop";
-
-/// Parts of a project that the user trusts.
-#[derive(Debug, Default)]
-pub(crate) struct TrustedProject {
-    pub(crate) file: Option<Box<ProjectFile>>,
-    /// MCP servers of the project's `.mcp.json`.
-    pub(crate) servers: Option<Box<McpJsonFile>>,
-    pub(crate) definitions: DefinitionFiles,
-}
 
 /// A part of a project with a separate answer.
 #[derive(Debug)]
@@ -108,16 +100,6 @@ impl ProjectPart {
 }
 
 impl TrustedProject {
-    /// The configuration of the user in this file, with the settings and MCP servers of the project. A server of the user
-    /// has precedence over one of `.mcp.json`.
-    pub(crate) fn config(&self, user: Option<&Path>) -> Result<Config, ConfigError> {
-        let mut config = Config::load_with_project(user, self.file.as_deref())?;
-        if let Some(servers) = &self.servers {
-            config.add_servers(servers);
-        }
-        Ok(config)
-    }
-
     fn add(&mut self, part: ProjectPart) {
         match part {
             ProjectPart::Settings(file) => self.file = Some(file),
