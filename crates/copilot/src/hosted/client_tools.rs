@@ -98,8 +98,8 @@ impl std::fmt::Debug for LateAnswerSlot {
 struct ClientToolsState {
     declared: Vec<DeclaredTool>,
     tools: Vec<Arc<dyn Tool>>,
-    /// Descriptions of the offered built-in tools.
-    builtin: Vec<Value>,
+    /// Descriptions of the offered built-in tools; `None` before the first turn, which opens the agent.
+    builtin: Option<Vec<Value>>,
     servers: Option<Arc<dyn ToolSource>>,
     /// Requests to the clients' handlers that are not answered yet.
     pending: HashMap<Arc<str>, PendingExternal>,
@@ -169,15 +169,15 @@ impl ClientTools {
         self.state.lock().declared.clone()
     }
 
-    /// Describes the tools that the agent has in addition to its sub-agents and skills.
-    pub(crate) fn infos(&self) -> Vec<Value> {
+    /// Describes the tools that the agent has in addition to its sub-agents and skills; `None` before the first turn.
+    pub(crate) fn infos(&self) -> Option<Vec<Value>> {
         let state = self.state.lock();
         let own = state.tools.iter().map(|tool| tool_info(&**tool));
-        let mut infos: Vec<_> = state.builtin.iter().cloned().chain(own).collect();
+        let mut infos: Vec<_> = state.builtin.clone()?.into_iter().chain(own).collect();
         let servers = state.servers.iter().flat_map(|servers| servers.tools());
         let offered = servers.filter(|tool| self.filter.allows("mcp", &tool.spec().name));
         infos.extend(offered.map(|tool| tool_info(&*tool)));
-        infos
+        Some(infos)
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
@@ -382,7 +382,7 @@ impl SessionTools for ChosenTools {
                 self.0.filter.allows("builtin", name) && !own.contains(name)
             })
             .collect();
-        state.builtin = offered.iter().map(|tool| tool_info(&**tool)).collect();
+        state.builtin = Some(offered.iter().map(|tool| tool_info(&**tool)).collect());
         offered
     }
 

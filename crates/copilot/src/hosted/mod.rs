@@ -291,8 +291,8 @@ impl HostedSession {
         self.attached_clients.all()
     }
 
-    /// Describes the tools of the session.
-    pub(crate) fn tool_infos(&self) -> Vec<Value> {
+    /// Describes the tools of the session; `None` before the first turn.
+    pub(crate) fn tool_infos(&self) -> Option<Vec<Value>> {
         self.tools.infos()
     }
 

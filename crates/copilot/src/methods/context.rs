@@ -206,7 +206,7 @@ impl ContextSizes {
         let conversation = conversation.map_err(|error| failed(&error))?;
         let messages = conversation.messages.iter();
         let bytes: usize = messages.map(|message| message.bytes()).sum();
-        let tools = session.tool_infos();
+        let tools = session.tool_infos().unwrap_or_default();
         Ok(Self {
             system: tokens(session.system_prompt_bytes()),
             tools: tokens(serde_json::to_vec(&tools).map_or(0, |json| json.len())),

@@ -150,15 +150,13 @@ async fn truncate(
     let turn = turn_of(server, session.id(), event).await?;
     let before = events_of(server, session).await?.len();
     loop {
-        let history = session.session.history().await;
-        let history = history.map_err(|error| failed(&error))?;
-        if history.spans.last().is_none_or(|last| last.turn < turn) {
-            break;
-        }
-        session.session.undo().await.map_err(|error| match error {
+        let undone = session.session.undo().await.map_err(|error| match error {
             UndoError::Busy => RpcError::overloaded(error.to_string()),
             error => failed(&error),
         })?;
+        if undone <= turn {
+            break;
+        }
     }
     let after = events_of(server, session).await?.len();
     let removed = before.saturating_sub(after);
