@@ -181,7 +181,6 @@ fn workspace_of(
     Ok(workspace)
 }
 
-<<<<<<< HEAD
 /// Prompter of a session. Questions of MCP servers always go to its clients.
 fn prompter_of(
     parts: &SystemParts,
@@ -196,7 +195,8 @@ fn prompter_of(
             servers: clients,
         }),
     }
-=======
+}
+
 /// Settings of the agent of a session, from the configuration and the choices of its opener.
 fn settings_of(parts: &SystemParts, setup: &SessionSetup, prompt: &ComposedPrompt) -> Settings {
     let mut settings = parts.config.settings();
@@ -214,7 +214,6 @@ fn settings_of(parts: &SystemParts, setup: &SessionSetup, prompt: &ComposedPromp
     settings.system.clone_from(&prompt.text);
     settings.answer.clone_from(&parts.answer);
     settings
->>>>>>> 78377fcb (Types of the Copilot server have names of their own, and runtime files do not import each other)
 }
 
 pub(super) fn agent(
