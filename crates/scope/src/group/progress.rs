@@ -22,6 +22,8 @@ pub(crate) struct LadderTimes {
     pub(crate) accepted_at: Instant,
     pub(crate) grace: Duration,
     /// Set to end the grace early.
+    pub(crate) grace_over: Arc<StopSignal>,
+    /// Set to end the grace early, and to shorten the rounds of force.
     pub(crate) forced: Arc<StopSignal>,
 }
 
@@ -145,6 +147,10 @@ impl StopInProgress {
     /// True if the stop covers no scope, so no work must be forced.
     pub(crate) fn is_too_late(&self) -> bool {
         self.too_late
+    }
+
+    pub(crate) fn end_grace(&self) {
+        self.times.grace_over.set_and_wake();
     }
 
     pub(crate) fn force(&self) {

@@ -43,6 +43,7 @@ impl Scope {
         let times = LadderTimes {
             accepted_at: Instant::now(),
             grace: request.grace.unwrap_or(self.env().options.grace),
+            grace_over: Arc::default(),
             forced: Arc::default(),
         };
         let shared = StopInProgress::new(&open, info.clone(), times.clone());

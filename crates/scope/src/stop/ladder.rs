@@ -109,6 +109,7 @@ async fn climb(mut stop: LadderGuard) {
         biased;
         () = shared.count().quiet() => true,
         () = times.forced.wait() => false,
+        () = times.grace_over.wait() => false,
         () = sleep_until(instant_after(times.accepted_at, times.grace)) => false,
     };
     // The first round forces the processes, and the futures that wait for no process. After the process tree of a shell

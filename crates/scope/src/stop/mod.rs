@@ -90,7 +90,14 @@ impl std::fmt::Debug for Stop {
 }
 
 impl Stop {
-    /// Ends the grace, and forces the work now.
+    /// Ends the grace. The work then has the usual time for its forced end, so the receipt contains the end of work that
+    /// a busy machine ends slowly.
+    pub fn end_grace(&self) {
+        self.shared.end_grace();
+    }
+
+    /// Ends the grace, and forces the work now. The receipt follows at once, for a user who waits: work whose end is not
+    /// proved in a tenth of a second is listed as still running.
     pub fn force(&self) {
         self.shared.force();
     }

@@ -309,3 +309,23 @@ async fn future_has_ended_once_its_values_are_dropped() {
     work.await.unwrap();
     assert!(!quiet.load(Ordering::Relaxed));
 }
+
+#[tokio::test(start_paused = true)]
+async fn end_of_the_grace_leaves_the_usual_time_for_force() {
+    for (is_urgent, state) in [(false, "stopped"), (true, "still_running")] {
+        let root = root();
+        let work = root.register(future("slow")).expect("it is open");
+        let stop = root.stop(by_user());
+        if is_urgent {
+            stop.force();
+        } else {
+            stop.end_grace();
+        }
+        let slow_end = async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            drop(work);
+        };
+        let (receipt, ()) = tokio::join!(stop.receipt(), slow_end);
+        assert_eq!(receipt.items()[0].state.as_str(), state, "{receipt:?}");
+    }
+}

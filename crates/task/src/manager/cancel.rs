@@ -41,7 +41,7 @@ impl TaskManager {
         let stopping = execution.and_then(|it| Some((it.scope().cause()?, it)));
         if let Some((cause, execution)) = stopping {
             // This stop joins the running stop.
-            execution.stop(cause).force();
+            execution.stop(cause).end_grace();
         }
     }
 
