@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use allstop_core::receipt::ReceiptItem;
-use allstop_core::{Cause, Receipt, TaskId, TraceContext};
-use allstop_scope::Scope;
+use allstop_core::{Cause, Extent, Receipt, TaskId, TraceContext};
+use allstop_scope::{Scope, StopRequest};
 use futures::future::BoxFuture;
 
 use crate::error::TaskStoreError;
@@ -78,6 +78,19 @@ pub struct ExecutionCx {
     /// True if this execution continues the work of an earlier execution, which a crash has interrupted or another worker
     /// has handed over.
     pub is_resumed: bool,
+    pub(crate) execution_scope: Scope,
+}
+
+impl ExecutionCx {
+    /// Stops the execution with this cause, like a stop of the task. The cause determines the final state, and the
+    /// receipt lists all work of the execution. For limits that the executor itself imposes. If a stop already covers
+    /// the execution, the call has no effect.
+    ///
+    /// The executor must not wait for the receipt, because the stop waits for the executor.
+    pub fn stop(&self, cause: Cause) {
+        let request = StopRequest::new(Extent::Subtree, cause);
+        drop(self.execution_scope.stop(request));
+    }
 }
 
 /// Return value of an executor.

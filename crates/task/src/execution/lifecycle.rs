@@ -4,7 +4,8 @@
 //! 1. An execution has exactly one end. Events have no effect after the end is decided.
 //! 2. A stop competes with an end by the executor for one decision ([`CommitDecision`]). The first of the two wins.
 //! 3. The end of a stopped execution contains the receipt of the stop. If the executor ends the task by itself within
-//!    the grace (the time before the stop uses force), the end has the state from the executor.
+//!    the grace (the time before the stop uses force), the end has the state from the executor. If this end is the stop
+//!    of another system, it also has the cause of that stop, and its receipt contains the items of both stops.
 
 use std::sync::Arc;
 
@@ -199,14 +200,26 @@ impl Lifecycle {
         else {
             return LifecycleEffect::None;
         };
+        let first = match &own_end {
+            Some(TaskEvent::Stopped(work)) => Some(Arc::clone(&work.receipt)),
+            _ => None,
+        };
         let mut record = match own_end.filter(|_| !is_incomplete) {
             Some(event) => record_of(event, at),
             None => ended(TaskState::after_stop(cause.kind), None, JsonMap::new(), at),
         };
         if let TaskRecord::TaskEnded { status, ending, .. } = &mut record {
+            // Set if another system has stopped the work.
+            let own = std::mem::take(ending);
+            let request = own.receipt.as_ref().unwrap_or(&receipt).request().clone();
+            let receipt = match first {
+                Some(first) => Arc::new(Receipt::merge_parts(request, &[first, receipt])),
+                None => receipt,
+            };
+            let is_completed = status.state == TaskState::Completed;
             *ending = TaskEnding {
-                cause: (status.state != TaskState::Completed).then_some(cause),
-                error,
+                cause: own.cause.or((!is_completed).then_some(cause)),
+                error: own.error.or(error),
                 receipt: Some(receipt),
                 lost_execution: None,
             };

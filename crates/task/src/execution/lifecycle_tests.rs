@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use allstop_core::decision::{CommitDecision, CommitVerdict};
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::{NothingToStop, StopInfo};
+use allstop_core::receipt::{
+    ItemKind, ItemState, NothingToStop, ReceiptItem, StopFindings, StopInfo,
+};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopId, Timestamp};
 use proptest::prelude::*;
 
 use super::lifecycle::{ExecutorEnd, Lifecycle, LifecycleEffect, LifecycleEvent};
 use crate::executor::ExecutorError;
 use crate::model::{
-    Artifact, JsonMap, MessageSender, Task, TaskEvent, TaskMessage, TaskRecord, TaskState,
+    Artifact, JsonMap, MessageSender, StoppedWork, Task, TaskEvent, TaskMessage, TaskRecord,
+    TaskState,
 };
 
 /// Step of an execution.
@@ -81,6 +84,21 @@ fn receipt() -> Arc<Receipt> {
         requested_at: at(),
     };
     Arc::new(Receipt::empty(info, NothingToStop::AlreadyEnded))
+}
+
+/// Receipt of a stop that found this finished work.
+fn stop_of(kind: CauseKind, work: &str) -> Arc<Receipt> {
+    let finished = ItemState::Finished { after_ms: None };
+    let item = ReceiptItem::new(ItemKind::Future, work, work, finished);
+    let info = StopInfo {
+        cause: Cause::new(kind),
+        ..receipt().request().clone()
+    };
+    let findings = StopFindings {
+        items: Arc::from([item]),
+        ..StopFindings::default()
+    };
+    Arc::new(Receipt::of_stop(info, findings))
 }
 
 fn message(id: &str) -> Arc<TaskMessage> {
@@ -222,4 +240,37 @@ fn end_of_a_stopped_executor_with_a_lost_event_is_no_success() {
     };
     assert_eq!(status.state, TaskState::Canceled);
     assert_eq!(ending.error.as_deref(), Some("lost"));
+}
+
+/// A stop of another system and a stop of the task meet. The end names the first stop, with the items of both.
+#[test]
+fn end_by_another_stop_has_the_items_of_both_stops() {
+    let decision = Arc::new(CommitDecision::new());
+    let mut lifecycle = Lifecycle::new(Arc::clone(&decision));
+    let stopped = Step::Stopped(CauseKind::User);
+    let stopped = event_of(&stopped, &decision).expect("an event");
+    let turn = stop_of(CauseKind::Deadline, "turn");
+    let other = TaskEvent::Stopped(StoppedWork {
+        receipt: Arc::clone(&turn),
+        message: None,
+        error: Some("too late".into()),
+    });
+    let mut last = LifecycleEffect::None;
+    for event in [
+        stopped,
+        LifecycleEvent::Wrote(other),
+        LifecycleEvent::Accounted(stop_of(CauseKind::User, "executor")),
+    ] {
+        last = lifecycle.handle(event, at());
+    }
+    let LifecycleEffect::End(TaskRecord::TaskEnded { status, ending, .. }) = last else {
+        panic!("{last:?} is no end");
+    };
+    assert_eq!(status.state, TaskState::Failed);
+    assert_eq!(ending.cause.as_ref(), Some(turn.cause()));
+    assert_eq!(ending.error.as_deref(), Some("too late"));
+    let receipt = ending.receipt.expect("a receipt");
+    assert_eq!(receipt.cause(), turn.cause());
+    let items: Vec<_> = receipt.items().iter().map(|item| &*item.id).collect();
+    assert_eq!(items, ["turn", "executor"]);
 }

@@ -64,6 +64,7 @@ impl ExecutionEngine {
             trace: self.trace(),
             waker: Arc::clone(&self.host).waker(self.stream.id()),
             is_resumed,
+            execution_scope: scope.clone(),
         };
         let executor = Arc::clone(&parts.executor);
         let code = async move { executor.execute(cx).await };

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use allstop_core::receipt::NothingToStop;
-use allstop_core::{Cause, CauseKind};
+use allstop_core::receipt::{ItemKind, NothingToStop};
+use allstop_core::{Cause, CauseKind, Extent, Receipt};
+use allstop_scope::{ScopeOptions, StopRequest, WorkSpec};
 use allstop_task::model::{Artifact, JsonMap, MessageSender};
 use allstop_task::{
-    CancelCx, CancelError, Canceler, ExecutorError, ExecutorReturn, Task, TaskEvent, TaskMessage,
-    TaskOptions, TaskParts, TaskRecord, TaskState,
+    CancelCx, CancelError, Canceler, ExecutorError, ExecutorReturn, SubscriptionItem, Task,
+    TaskEvent, TaskMessage, TaskOptions, TaskParts, TaskRecord, TaskState,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -129,6 +130,70 @@ async fn execution_that_completes_within_the_grace_is_completed() {
         rest(&mut accepted.subscription).await,
         ["snapshot submitted", "artifact last", "ended completed"]
     );
+}
+
+/// Names and states of the items of a receipt.
+fn items(receipt: &Receipt) -> Vec<(&str, &str)> {
+    let items = receipt.items().iter();
+    items
+        .map(|item| (&*item.name, item.state.as_str()))
+        .collect()
+}
+
+/// The executor stops a part of its work, and then a stop of the task comes.
+#[tokio::test(start_paused = true)]
+async fn stop_of_a_task_lists_the_work_of_an_earlier_stop_of_a_part() {
+    let executor = ScriptedExecutor::new(|cx| async move {
+        let part = cx.scope.child("part", ScopeOptions::default()).unwrap();
+        let spec = WorkSpec::new(ItemKind::Future, "part");
+        let work = part.spawn(spec, |_cx| std::future::pending::<()>());
+        let parent = Cause::new(CauseKind::Parent);
+        let stop = part.stop(StopRequest::new(Extent::Call, parent));
+        cx.receipts.add_stop(stop.clone());
+        drop((work.unwrap().await, stop.receipt().await));
+        cx.events
+            .write(TaskEvent::artifact(Artifact::text("part", "stopped")))
+            .await
+            .unwrap();
+        cx.scope.stopped().await;
+        cx.events
+            .write(TaskEvent::state(TaskState::Completed))
+            .await
+            .unwrap();
+        Ok(ExecutorReturn::Finished)
+    });
+    let manager = manager_of(&executor).await;
+    let mut accepted = start(&manager, &executor).await;
+    let is_artifact = |item: &SubscriptionItem| {
+        matches!(item, SubscriptionItem::Update(update)
+            if matches!(*update.record, TaskRecord::ArtifactUpdated { .. }))
+    };
+    while !is_artifact(&accepted.subscription.next().await.unwrap().unwrap()) {}
+    let outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+    assert_eq!(outcome.receipt.cause().kind, CauseKind::User);
+    assert_eq!(
+        items(&outcome.receipt),
+        [("part", "stopped"), ("executor", "finished")]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn executor_stops_its_execution() {
+    let executor = ScriptedExecutor::new(|cx| async move {
+        cx.stop(Cause::new(CauseKind::Deadline).detail("limit of the executor"));
+        // The task has one stop, and the first cause remains.
+        cx.stop(Cause::new(CauseKind::User));
+        Ok(ExecutorReturn::Finished)
+    });
+    let manager = manager_of(&executor).await;
+    let mut accepted = start(&manager, &executor).await;
+    rest(&mut accepted.subscription).await;
+    let task = manager.get(&accepted.task_id).await.unwrap();
+    assert_eq!(task.status.state, TaskState::Failed);
+    let receipt = task.ending.receipt.as_ref().unwrap();
+    assert_eq!(receipt.cause().kind, CauseKind::Deadline);
+    assert_eq!(task.ending.cause.as_ref(), Some(receipt.cause()));
+    assert_eq!(items(receipt), [("executor", "finished")]);
 }
 
 #[tokio::test(start_paused = true)]
