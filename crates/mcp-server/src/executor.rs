@@ -17,6 +17,7 @@ use ulid::Ulid;
 
 use crate::arguments::CommandArguments;
 use crate::command::{StartedCommand, write};
+use crate::result::COMMAND_ITEM;
 
 /// Configuration of the commands.
 #[derive(Debug, Clone)]
@@ -80,24 +81,36 @@ impl Executor for CommandExecutor {
     }
 }
 
-async fn execute(config: &CommandConfig, cx: &ExecutionCx) -> Result<(), ExecutorError> {
+async fn execute(config: &Arc<CommandConfig>, cx: &ExecutionCx) -> Result<(), ExecutorError> {
     let arguments = CommandArguments::of_message(&cx.message)
         .ok_or_else(|| ExecutorError::new("the message of the task is no command"))?;
     let limit = arguments.timeout_ms.map(Duration::from_millis);
     let limit = limit.and_then(CommandLimit::starting_now);
     write(cx, TaskEvent::state(TaskState::Working)).await;
     let unit = WorkSpec::new(ItemKind::ToolCall, "exec")
-        .id("command")
+        .id(COMMAND_ITEM)
         .label(Some(command_name(&arguments.command)));
-    // The command has its own scope, so that its time limit, and the end of the processes that it leaves, stop the
-    // command but not the executor.
+    // The command has its own scope, so that the end of the processes that it leaves does not stop the executor.
     let scope = cx
         .scope
         .child(cx.scope.label(), ScopeOptions::default().unit(unit))
         .map_err(|refused| ExecutorError::new(refused.to_string()))?;
-    let running = start(config, &scope, &arguments).await?;
-    let command = StartedCommand::new(running, config.output, scope, cx);
-    command.run_to_end(cx, limit).await
+    let (config, cx_of_work) = (Arc::clone(config), cx.clone());
+    let spec = WorkSpec::new(ItemKind::Future, "output of the command");
+    let following = scope.spawn_begun(spec, move |work| async move {
+        let scope = work.scope().clone();
+        let running = start(&config, &scope, &arguments).await?;
+        let command = StartedCommand::new(running, config.output, scope, &cx_of_work);
+        command.follow(&cx_of_work, limit).await
+    });
+    let following = following.map_err(|refused| ExecutorError::new(refused.to_string()))?;
+    let followed = following.await.map_err(|lost| {
+        ExecutorError::new(format!("the command's output could not be read: {lost}"))
+    })?;
+    if let Some(exited) = followed? {
+        exited.end_exited(cx).await;
+    }
+    Ok(())
 }
 
 async fn start(

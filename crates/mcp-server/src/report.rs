@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use allstop_core::CauseKind;
 use allstop_core::Receipt;
+use allstop_core::receipt::{EndProof, ItemState};
 use allstop_task::{Task, TaskState};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::arguments::CommandArguments;
-use crate::result::{CommandResult, LeftProcess};
+use crate::result::{COMMAND_ITEM, CommandResult, LeftProcess};
 
 /// Maximum number of processes that the text of a report names. The structured content contains all of them.
 const NAMED_MAX: usize = 5;
@@ -62,6 +63,7 @@ impl CommandReport {
         let mut result = stored.unwrap_or_default();
         let ending = &task.ending;
         if let Some(receipt) = &ending.receipt {
+            result.verified = result.verified.or_else(|| proof_in(receipt));
             result.receipt = Some(Receipt::clone(receipt));
         }
         let cause = ending.cause.as_ref();
@@ -145,6 +147,24 @@ impl PreviewReport {
         let texts = texts.map(|report| format!("$ {}\n{}", report.command, report.text()));
         let texts: Vec<String> = texts.collect();
         texts.join("\n\n")
+    }
+}
+
+/// Proof in a receipt that no process of the command is left. A stop that uses force can end a task before the task has
+/// stored the proof.
+fn proof_in(receipt: &Receipt) -> Option<EndProof> {
+    let item = receipt
+        .items()
+        .iter()
+        .find(|item| *item.id == *COMMAND_ITEM);
+    match &item?.state {
+        ItemState::Stopped { evidence, .. } => evidence.proof().filter(|proof| {
+            matches!(
+                proof,
+                EndProof::ProcessTreeEmpty | EndProof::ProcessGroupEmpty
+            )
+        }),
+        _ => None,
     }
 }
 

@@ -12,6 +12,9 @@ use serde_json::{Map, Value};
 /// Id of the artifact with the result.
 pub(crate) const RESULT_ARTIFACT: &str = "result";
 
+/// Id of the item of a command in receipts. The item includes all processes of the command.
+pub(crate) const COMMAND_ITEM: &str = "command";
+
 /// Exit, output and remaining processes of a command.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CommandResult {

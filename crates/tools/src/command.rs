@@ -53,6 +53,20 @@ impl CommandLimit {
         let until = Instant::now().checked_add(time)?;
         Some(Self { time, until })
     }
+
+    /// Waits for the end of the limit. Returns the cause of the stop that follows.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn over(self) -> Cause {
+        tokio::time::sleep_until(self.until).await;
+        self.cause()
+    }
+
+    fn cause(self) -> Cause {
+        let detail = format!("timeout of {} s", self.time.as_secs_f64());
+        Cause::new(CauseKind::Deadline).detail(detail)
+    }
 }
 
 impl RunningCommand {
@@ -116,9 +130,7 @@ impl RunningCommand {
         if let Ok(read) = tokio::time::timeout_at(limit.until, &mut reading).await {
             return read.map(|()| None);
         }
-        let detail = format!("timeout of {} s", limit.time.as_secs_f64());
-        let cause = Cause::new(CauseKind::Deadline).detail(detail);
-        let stop = scope.stop(StopRequest::new(Extent::Call, cause));
+        let stop = scope.stop(StopRequest::new(Extent::Call, limit.cause()));
         let mut read = false;
         loop {
             tokio::select! {

@@ -1,15 +1,18 @@
 //! Commands as tasks: the exit of a command and a stop of its task compete.
 
+mod stops;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::{Cause, CauseKind, MessageId};
+use allstop_core::{Cause, CauseKind, MessageId, Receipt};
 use allstop_log::MemoryLog;
 use allstop_mcp_server::{CommandConfig, CommandExecutor};
 use allstop_scope::{RootOptions, Scope};
 use allstop_task::model::{MessagePart, MessageSender, PartContent};
 use allstop_task::{
-    CancelError, Task, TaskManager, TaskMessage, TaskOptions, TaskParts, TaskRequest, TaskState,
+    AcceptedTask, CancelError, LiveItem, Task, TaskManager, TaskMessage, TaskOptions, TaskParts,
+    TaskRequest, TaskState,
 };
 use serde_json::{Value, json};
 
@@ -29,10 +32,14 @@ async fn manager() -> TaskManager {
 }
 
 fn request(number: u32, command: &str) -> TaskRequest {
+    request_of(number, json!({"command": command}))
+}
+
+fn request_of(number: u32, arguments: Value) -> TaskRequest {
     let id = MessageId::new(number.to_string());
     let mut message = TaskMessage::text(id, MessageSender::User, "");
     message.parts = vec![MessagePart {
-        content: PartContent::Data(json!({"command": command})),
+        content: PartContent::Data(arguments),
         ..MessagePart::text("")
     }];
     TaskRequest::new("ann", message)
@@ -64,7 +71,7 @@ async fn exit_and_stop_have_one_true_end() {
                 let result = result.expect("a result");
                 assert_eq!(result["exit_code"], 7, "{result}");
                 assert_eq!(result["output"], "out\n", "{result}");
-                assert_eq!(result["receipt"]["quiet"], true, "{result}");
+                assert!(result["receipt"].is_null(), "nothing was left: {result}");
                 match answer {
                     Err(CancelError::AlreadyEnded(_)) => {}
                     // The stop came between the exit and the end of the task.
@@ -88,41 +95,27 @@ async fn exit_and_stop_have_one_true_end() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn forced_stop_has_no_grace() {
-    let manager = manager().await;
-    let command = "trap '' TERM; echo ready; while :; do sleep 0.01; done";
-    let accepted = manager.execute(request(0, command)).await.expect("a task");
-    let id = accepted.task_id;
-    let mut live = accepted.subscription.with_live_text();
-    // The first output comes after the trap.
-    while let Some(item) = live.next().await {
-        if matches!(item.expect("an item"), allstop_task::LiveItem::Piece(_)) {
-            break;
-        }
-    }
-    let stopping = manager.cancel(&id, Cause::new(CauseKind::User));
-    let (stopped, ()) = tokio::join!(stopping, async { manager.force(&id) });
-    let receipt = stopped.expect("a receipt").receipt;
-    assert!(receipt.quiet(), "{receipt:?}");
-    let after = receipt.quiet_after_ms().expect("it is quiet").as_f64();
-    assert!(after < 1_500.0, "the grace is 2 s, and it took {after} ms");
-    let task = manager.get(&id).await.expect("the task");
-    assert_eq!(
-        result(&task).expect("the output before the end")["output"],
-        "ready\n"
-    );
+/// The items of a receipt, by their ids.
+fn items(receipt: &Receipt) -> Vec<&str> {
+    let items = receipt.items().iter().map(|item| &*item.id);
+    items.collect()
 }
 
-#[tokio::test]
-async fn force_without_a_stop_does_nothing() {
-    let manager = manager().await;
-    let accepted = manager.execute(request(0, "exit 0")).await.expect("a task");
+/// Waits until the command has printed something.
+async fn first_output(accepted: AcceptedTask) {
+    let mut live = accepted.subscription.with_live_text();
+    while let Some(item) = live.next().await {
+        if matches!(item.expect("an item"), LiveItem::Piece(_)) {
+            return;
+        }
+    }
+    panic!("the command has ended without output");
+}
+
+async fn ended(manager: &TaskManager, accepted: AcceptedTask) -> Arc<Task> {
     let mut events = accepted.subscription;
-    manager.force(&accepted.task_id);
     while let Some(event) = events.next().await {
         event.expect("an event");
     }
-    let task = manager.get(&accepted.task_id).await.expect("the task");
-    assert_eq!(task.status.state, TaskState::Completed);
+    manager.get(&accepted.task_id).await.expect("the task")
 }

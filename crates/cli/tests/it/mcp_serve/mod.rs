@@ -38,7 +38,7 @@ fn ended_by(receipt: &Value) -> (String, String) {
 }
 
 #[test]
-fn exec_returns_output_exit_code_and_receipt() {
+fn exec_returns_output_exit_code_and_proof() {
     let place = Place::new();
     let mut user = McpUser::start(&place);
     let result = user.result(
@@ -54,8 +54,8 @@ fn exec_returns_output_exit_code_and_receipt() {
     assert_eq!(report["exit_code"], 3);
     assert_eq!(report["output"], "hello\nbad\n");
     assert_eq!(report["verified"], "process_tree_empty", "{report}");
-    assert_eq!(report["receipt"]["quiet"], true);
-    // The receipt stays.
+    assert!(report["receipt"].is_null(), "nothing was left: {report}");
+    // The report stays.
     let again = user.report("receipt", &json!({"id": report["id"]}));
     assert_eq!(&again, report);
     let last = user.report("receipt", &json!({}));
@@ -122,6 +122,8 @@ fn cancelled_request_ends_a_tree_that_ignores_sigterm() {
     });
     assert_eq!(report["state"], "stopped");
     assert_eq!(report["output"], "ready\n");
+    assert_eq!(report["signal"], 9, "{report}");
+    assert_eq!(report["verified"], "process_tree_empty", "{report}");
     let receipt = &report["receipt"];
     assert_eq!(receipt["cause"]["kind"], "user");
     assert_eq!(receipt["quiet"], true);
@@ -144,6 +146,28 @@ fn time_limit_ends_the_work() {
     assert_eq!(report["reason"], "deadline (timeout of 0.3 s)");
     let receipt = &report["receipt"];
     assert_eq!(receipt["cause"]["kind"], "deadline");
+    assert_eq!(ended_by(receipt), ("stopped".into(), "sigkill".into()));
+    assert!(processes::of_text(place.sleeper()).is_empty());
+    user.close();
+    place.assert_nothing_runs();
+}
+
+/// A command that kills its keeper, the process that contains it.
+#[test]
+fn command_that_kills_its_keeper_has_failed() {
+    let place = Place::new();
+    let mut user = McpUser::start(&place);
+    let sleeper = place.sleeper();
+    let command = format!("setsid {sleeper} & kill -9 $PPID; {sleeper}");
+    let result = user.result("exec", &json!({"command": command}));
+    assert_eq!(result["isError"], true, "{result}");
+    let report = &result["structuredContent"];
+    assert_eq!(report["state"], "failed", "{report}");
+    let reason = "failure (the keeper of the command was killed)";
+    assert_eq!(report["reason"], reason);
+    assert_eq!(report["verified"], "process_tree_empty", "{report}");
+    let receipt = &report["receipt"];
+    assert_eq!(receipt["quiet"], true);
     assert_eq!(ended_by(receipt), ("stopped".into(), "sigkill".into()));
     assert!(processes::of_text(place.sleeper()).is_empty());
     user.close();
