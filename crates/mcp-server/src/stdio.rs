@@ -2,23 +2,31 @@
 //!
 //! The messages are lines. A line that is no JSON is ignored, so it does not end the server.
 
+use std::sync::Arc;
+
 use allstop_scope::WorkCx;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use rmcp::RoleServer;
+use rmcp::model::{ErrorData, JsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage, serve_server_with_ct};
 use rmcp::transport::Transport;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::server::CommandServer;
 
-/// Maximum number of messages to a client that reads nothing. The server reads no more requests until the client takes a
-/// message.
+/// Maximum number of unsent messages to a client that reads nothing. The server refuses further requests until the client
+/// takes a message. It continues to read, because the end of the input and a cancelled request must stop work.
 const UNSENT_MAX: usize = 256;
 
-/// Serves a client until its input ends or a stop covers `cx`. Cancels `input_end` as soon as the input ends, before
-/// the last responses are sent.
+/// Maximum number of unsent refusals: less than 1 MB. The server treats a client that reads none of them as gone.
+const REFUSED_MAX: usize = 4 * 1024;
+
+/// Serves a client until its input ends or a stop covers `cx`. Cancels `input_end` as soon as the input ends or the client
+/// accepts no more output, before the last responses are sent.
 ///
 /// # Errors
 /// If the client sends anything before its first request. The error is for people.
@@ -34,7 +42,8 @@ pub async fn serve_pipes(
 ) -> Result<(), String> {
     let transport = PipeTransport {
         inner: AsyncRwTransport::new_server(input, output),
-        unsent: watch::Sender::new(0),
+        unsent: Arc::default(),
+        refusals: FuturesUnordered::new(),
         input_end: input_end.clone(),
     };
     let end = CancellationToken::new();
@@ -69,27 +78,33 @@ fn log_end(ended: &Result<rmcp::service::QuitReason, tokio::task::JoinError>) {
     tracing::debug!(?ended, "the connection has ended");
 }
 
-/// Transport that bounds the unsent messages, and notifies about the end of the input.
+/// Transport that bounds the unsent messages, and notifies about the end of the client.
 struct PipeTransport<T> {
     inner: T,
-    /// Number of unsent messages.
-    unsent: watch::Sender<usize>,
+    /// Each unsent message holds a clone.
+    unsent: Arc<()>,
+    /// Errors that are being sent.
+    refusals: FuturesUnordered<BoxFuture<'static, ()>>,
     input_end: CancellationToken,
 }
 
-/// Counts one unsent message until it is dropped.
-struct UnsentMessage(watch::Sender<usize>);
-
-impl UnsentMessage {
-    fn new(count: &watch::Sender<usize>) -> Self {
-        count.send_modify(|count| *count += 1);
-        Self(count.clone())
-    }
-}
-
-impl Drop for UnsentMessage {
-    fn drop(&mut self) {
-        self.0.send_modify(|count| *count -= 1);
+impl<T: Transport<RoleServer>> PipeTransport<T> {
+    /// Passes a message on. `None` if the message is a request that the transport refuses.
+    fn admit(
+        &mut self,
+        message: RxJsonRpcMessage<RoleServer>,
+    ) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let unsent = Arc::strong_count(&self.unsent) - 1;
+        match message {
+            JsonRpcMessage::Request(request) if unsent >= UNSENT_MAX => {
+                let why = "too many unread messages: read them, and send the request again";
+                let error = ErrorData::internal_error(why, None);
+                let refusal = self.send(JsonRpcMessage::error(error, Some(request.id)));
+                self.refusals.push(refusal.map(drop).boxed());
+                None
+            }
+            message => Some(message),
+        }
     }
 }
 
@@ -100,24 +115,36 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for PipeTransport<T> {
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let counted = UnsentMessage::new(&self.unsent);
+        let counted = Arc::clone(&self.unsent);
         let sending = self.inner.send(message);
+        let input_end = self.input_end.clone();
         async move {
             let sent = sending.await;
+            if sent.is_err() {
+                // A client that has closed its end of the output is gone.
+                input_end.cancel();
+            }
             drop(counted);
             sent
         }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        let mut unsent = self.unsent.subscribe();
-        // The sender is part of this transport, so the wait cannot fail.
-        drop(unsent.wait_for(|count| *count < UNSENT_MAX).await);
-        let received = self.inner.receive().await;
-        if received.is_none() {
-            self.input_end.cancel();
+        while self.refusals.len() < REFUSED_MAX {
+            let received = tokio::select! {
+                biased;
+                Some(()) = self.refusals.next() => continue,
+                received = self.inner.receive() => received,
+            };
+            let Some(message) = received else {
+                break;
+            };
+            if let Some(admitted) = self.admit(message) {
+                return Some(admitted);
+            }
         }
-        received
+        self.input_end.cancel();
+        None
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {

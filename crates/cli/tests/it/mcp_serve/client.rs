@@ -68,6 +68,14 @@ impl McpUser {
         id
     }
 
+    /// Sends a request. Returns false if the server has closed its input.
+    pub(super) fn try_request(&mut self, method: &str) -> bool {
+        self.requests += 1;
+        let request = json!({"jsonrpc": "2.0", "id": self.requests, "method": method});
+        let stdin = self.stdin.as_mut().expect("the input is open");
+        writeln!(stdin, "{request}").is_ok()
+    }
+
     /// Sends a call of a tool. The progress token is the text `p` with the id of the request.
     pub(super) fn call(&mut self, tool: &str, arguments: &Value) -> u64 {
         let token = format!("p{}", self.requests + 1);

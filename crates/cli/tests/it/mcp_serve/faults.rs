@@ -1,5 +1,6 @@
 //! Lost clients, killed servers and hostile input.
 
+use std::io::PipeReader;
 use std::time::Duration;
 
 use serde_json::json;
@@ -7,7 +8,7 @@ use serde_json::json;
 use super::client::McpUser;
 use super::{stubborn, wait_for_sleeper};
 use crate::support::wait::eventually;
-use crate::support::{Place, Signal, processes};
+use crate::support::{FACT_MAX, Place, Signal, processes};
 
 /// Maximum memory of the server during a flood, in kB. The server needs about 40 MB; the flood has 1 GB.
 const MEMORY_KB_MAX: u64 = 150_000;
@@ -124,10 +125,8 @@ fn flood_of_output_uses_bounded_memory() {
     user.close();
 }
 
-/// A client that sends requests and reads no answer.
-#[test]
-fn client_that_reads_nothing_costs_bounded_memory_and_delays_no_stop() {
-    let place = Place::new();
+/// Starts a client that reads no answer, with a command and more answers than its pipe takes.
+fn start_silent(place: &Place) -> (McpUser, PipeReader) {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let server = place
         .allstop()
@@ -140,18 +139,72 @@ fn client_that_reads_nothing_costs_bounded_memory_and_delays_no_stop() {
         "clientInfo": {"name": "test", "version": "1"},
     });
     user.request("initialize", &params);
-    let command = json!({"name": "exec", "arguments": {"command": stubborn(&place)}});
+    let command = json!({"name": "exec", "arguments": {"command": stubborn(place)}});
     user.request("tools/call", &command);
-    wait_for_sleeper(&place);
-    // The answers fill the pipe, and then the server reads no more requests.
+    wait_for_sleeper(place);
     for _ in 0..400 {
         user.request("tools/list", &json!({}));
     }
+    (user, reader)
+}
+
+#[test]
+fn client_that_reads_nothing_costs_bounded_memory_and_delays_no_stop() {
+    let place = Place::new();
+    let (mut user, reader) = start_silent(&place);
     let memory = processes::memory_kb(user.running().pid(), "VmHWM").expect("a number");
     assert!(memory < MEMORY_KB_MAX, "{memory} kB");
     let ended = user.end_by(Signal::TERM);
     assert_eq!(ended.code, 143, "{ended:?}");
     drop(reader);
+    place.assert_nothing_runs();
+}
+
+#[test]
+fn end_of_input_stops_the_work_of_a_client_that_reads_nothing() {
+    let place = Place::new();
+    let (user, reader) = start_silent(&place);
+    assert_eq!(user.close().code, 0);
+    drop(reader);
+    place.assert_nothing_runs();
+}
+
+#[test]
+fn cancelled_request_of_a_client_that_reads_nothing_is_stopped() {
+    let place = Place::new();
+    let (mut user, reader) = start_silent(&place);
+    let cancelled = json!({"requestId": 2, "reason": "enough"});
+    user.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}));
+    eventually("the end of the command", || {
+        let found = processes::of_text(place.sleeper());
+        found.is_empty().then_some(())
+    });
+    assert_eq!(user.end_by(Signal::TERM).code, 143);
+    drop(reader);
+}
+
+#[test]
+fn client_that_sends_without_an_end_and_reads_nothing_is_gone() {
+    let place = Place::new();
+    let (mut user, reader) = start_silent(&place);
+    // The server ends meanwhile, and closes the pipe.
+    for _ in 0..20_000 {
+        if !user.try_request("tools/list") {
+            break;
+        }
+    }
+    assert_eq!(user.close().code, 0);
+    drop(reader);
+    place.assert_nothing_runs();
+}
+
+#[test]
+fn end_of_output_stops_everything() {
+    let place = Place::new();
+    let (mut user, reader) = start_silent(&place);
+    drop(reader);
+    assert!(user.running().ends_within(FACT_MAX));
+    assert_eq!(user.close().code, 0);
     place.assert_nothing_runs();
 }
 
