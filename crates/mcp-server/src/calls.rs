@@ -20,6 +20,7 @@ use crate::catalog;
 use crate::failure::CallFailure;
 use crate::progress::{ProgressRecipient, follow};
 use crate::report::{CommandReport, PreviewReport};
+use crate::sessions::SessionEnd;
 
 /// Maximum number of commands in one preview. It is above the default limit of running commands.
 const PREVIEWED_MAX: usize = 256;
@@ -34,6 +35,7 @@ const LIVE_WAIT_MAX: Duration = Duration::from_millis(100);
 pub(crate) struct ClientCall<'a> {
     pub(crate) manager: &'a TaskManager,
     pub(crate) owner: Arc<str>,
+    pub(crate) session_end: SessionEnd,
     pub(crate) context: &'a RequestContext<RoleServer>,
 }
 
@@ -61,7 +63,7 @@ fn parse<A: DeserializeOwned>(tool: &'static str, arguments: JsonObject) -> Resu
 }
 
 impl ClientCall<'_> {
-    /// Runs a command, and waits for its end. If the client cancels the request, stops the command.
+    /// Runs a command, and waits for its end. If the client cancels the request or ends its session, stops the command.
     async fn exec(&self, arguments: &CommandArguments) -> Result<CallToolResult, CallFailure> {
         let accepted = self.manager.execute(self.request(arguments)?).await?;
         let id = accepted.task_id;
@@ -73,7 +75,7 @@ impl ClientCall<'_> {
         let following = follow(&id, accepted.subscription.with_live_text(), recipient);
         tokio::select! {
             biased;
-            () = self.context.ct.cancelled() => self.stop_cancelled(&id).await,
+            cause = self.cancelled() => self.stop_cancelled(&id, cause).await,
             followed = following => followed?,
         }
         let task = self.manager.get(&id).await?;
@@ -81,13 +83,23 @@ impl ClientCall<'_> {
         Ok(result_of(&report, report.text(), report.is_success()))
     }
 
+    /// Waits until the client needs no answer. Returns the cause.
+    async fn cancelled(&self) -> Cause {
+        tokio::select! {
+            biased;
+            () = self.session_end.0.cancelled() => {
+                Cause::new(CauseKind::Disconnect).detail("the MCP client ended its session")
+            }
+            () = self.context.ct.cancelled() => if self.context.peer.is_transport_closed() {
+                Cause::new(CauseKind::Disconnect).detail("the MCP client is gone")
+            } else {
+                Cause::new(CauseKind::User).detail("the MCP client cancelled the request")
+            },
+        }
+    }
+
     /// Stops the command of a cancelled request. The client no longer waits, and the task keeps the receipt.
-    async fn stop_cancelled(&self, id: &TaskId) {
-        let cause = if self.context.peer.is_transport_closed() {
-            Cause::new(CauseKind::Disconnect).detail("the MCP client is gone")
-        } else {
-            Cause::new(CauseKind::User).detail("the MCP client cancelled the request")
-        };
+    async fn stop_cancelled(&self, id: &TaskId, cause: Cause) {
         if let Err(error) = self.manager.cancel(id, cause).await {
             tracing::debug!(%error, "the stop of a cancelled request");
         }

@@ -44,9 +44,11 @@ mod progress;
 mod report;
 mod result;
 mod server;
+mod sessions;
 mod stdio;
 
 pub use executor::{CommandConfig, CommandExecutor};
 pub use http::{AcceptedHosts, HTTP_PATH, http_router};
 pub use server::{CommandOwner, CommandServer};
+pub use sessions::HttpEnd;
 pub use stdio::serve_pipes;

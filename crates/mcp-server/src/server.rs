@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use allstop_task::TaskManager;
+use axum::http::Extensions;
 use axum::http::request::Parts;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ErrorData, Implementation, JsonObject,
@@ -22,6 +23,14 @@ const LOCAL_OWNER: &str = "local";
 /// sender finds or stops them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandOwner(pub Arc<str>);
+
+impl CommandOwner {
+    /// The owner in the extensions of an HTTP request, or the owner for a request without authentication.
+    pub(crate) fn of(extensions: &Extensions) -> Self {
+        let owner = extensions.get::<Self>().cloned();
+        owner.unwrap_or_else(|| Self(LOCAL_OWNER.into()))
+    }
+}
 
 /// Serves the tools. Clones share one task manager.
 #[derive(Debug, Clone)]
@@ -73,13 +82,14 @@ impl ServerHandler for CommandServer {
             let message = format!("unknown tool `{}`", request.name);
             return Err(ErrorData::invalid_params(message, None));
         };
-        let owner = context
-            .extensions
-            .get::<Parts>()
-            .and_then(|parts| parts.extensions.get::<CommandOwner>());
+        // Messages on pipes have no HTTP request.
+        let no_request = Extensions::default();
+        let parts = context.extensions.get::<Parts>();
+        let of_http = parts.map_or(&no_request, |parts| &parts.extensions);
         let call_of_client = ClientCall {
             manager: &self.manager,
-            owner: owner.map_or_else(|| LOCAL_OWNER.into(), |owner| Arc::clone(&owner.0)),
+            owner: CommandOwner::of(of_http).0,
+            session_end: of_http.get().cloned().unwrap_or_default(),
             context: &context,
         };
         let arguments: JsonObject = request.arguments.unwrap_or_default();

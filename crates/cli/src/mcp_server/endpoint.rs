@@ -8,7 +8,7 @@ use allstop_a2a::{PLACE_LIMITS, ServerOptions, principal_of_headers, restricted,
 use allstop_core::receipt::ItemKind;
 use allstop_host::Places;
 use allstop_mcp_server::{
-    AcceptedHosts, CommandOwner, CommandServer, HTTP_PATH, http_router, serve_pipes,
+    AcceptedHosts, CommandOwner, CommandServer, HTTP_PATH, HttpEnd, http_router, serve_pipes,
 };
 use allstop_scope::{Scope, WorkSpec};
 use anyhow::Context as _;
@@ -32,7 +32,7 @@ pub(super) enum RunningEndpoint {
         /// Line for standard output with the address.
         address: String,
         /// Ends the sessions of all clients.
-        end: CancellationToken,
+        end: HttpEnd,
     },
 }
 
@@ -86,8 +86,8 @@ impl RunningEndpoint {
         };
         let access = ServerAccess::open(root, access).await?;
         let (listener, address) = bind(address, "--http").await?;
-        let end = CancellationToken::new();
-        let router = http_router(&server, hosts, end.clone()).layer(from_fn(set_owner));
+        let (router, end) = http_router(&server, hosts);
+        let router = router.layer(from_fn(set_owner));
         let scheme = access.url_scheme();
         let router = restricted(router, access.control);
         let limits = PLACE_LIMITS
@@ -122,13 +122,13 @@ impl RunningEndpoint {
         }
     }
 
-    /// Ends the sessions. Waits until a client whose input has ended has the last responses.
+    /// Ends the sessions. Waits until HTTP clients, and a client whose input has ended, have the last responses.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub(super) async fn close(&self, within: Duration) {
         match self {
-            Self::Http { end, .. } => end.cancel(),
+            Self::Http { end, .. } => end.close(within).await,
             Self::Stdio(client) => {
                 if client.input_end.is_cancelled() {
                     let _served_or_late = timeout(within, client.served.cancelled()).await;

@@ -4,6 +4,8 @@ mod client;
 mod conformance;
 mod faults;
 mod http;
+mod http_client;
+mod sessions;
 
 use serde_json::{Value, json};
 
@@ -25,6 +27,12 @@ fn wait_for_sleeper(place: &Place) {
             .iter()
             .any(|process| process.command == place.sleeper());
         runs.then_some(())
+    });
+}
+
+fn wait_for_no_sleeper(place: &Place) {
+    eventually("the end of the command", || {
+        processes::of_text(place.sleeper()).is_empty().then_some(())
     });
 }
 
