@@ -21,7 +21,8 @@ const SECRET_WORDS: [&str; 9] = [
 /// A variable is secret if its name contains a word that ends with `TOKEN`, `KEY`, `SECRET`, `PASS`, `PASSWORD` (or
 /// `PASSWD`, `PASSWRD`, `PASSPHRASE`) or `CREDENTIAL`, in upper or lower case, singular or plural. Examples are
 /// `GITHUB_TOKEN`, `AWS_ACCESS_KEY_ID` and `PGPASSWORD`, but not `KEYBOARD`, `SSH_AUTH_SOCK` or `MAX_TOKENS`. A
-/// variable is also secret if its name ends with `_PWD`, or if its value is a URL with a password. Names of programs
+/// variable is also secret if its name contains the word `PAT`, if it ends with `_PWD` or `_AUTH`, or if its value is a
+/// URL with a password. Names of programs
 /// that prompt for a password (`GIT_ASKPASS`) do not count.
 pub fn is_secret_variable(name: &OsStr, value: &OsStr) -> bool {
     let name = name.to_string_lossy().to_ascii_uppercase();
@@ -29,10 +30,12 @@ pub fn is_secret_variable(name: &OsStr, value: &OsStr) -> bool {
         let word = word.trim_end_matches(|c: char| c.is_ascii_digit());
         let singular = word.strip_suffix('S').filter(|one| !one.ends_with("TOKEN"));
         let ends = |word: &str| SECRET_WORDS.iter().any(|secret| word.ends_with(secret));
-        !word.ends_with("ASKPASS") && (ends(word) || singular.is_some_and(ends))
+        let is_secret = ends(word) || singular.is_some_and(ends);
+        word == "PAT" || (is_secret && !word.ends_with("ASKPASS"))
     };
     let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
-    words.any(is_secret) || name.ends_with("_PWD") || has_password(&value.to_string_lossy())
+    let ends = ["_PWD", "_AUTH"].iter().any(|end| name.ends_with(end));
+    words.any(is_secret) || ends || has_password(&value.to_string_lossy())
 }
 
 /// True if a text is a URL of the form `scheme://user:password@host`.
@@ -74,6 +77,9 @@ mod tests {
     fn secrets_are_recognised_by_name_and_by_value() {
         for name in [
             "GITHUB_TOKEN",
+            "GITHUB_PAT",
+            "AZURE_DEVOPS_EXT_PAT",
+            "NPM_CONFIG__AUTH",
             "NPM_TOKEN",
             "HF_TOKEN",
             "AWS_SESSION_TOKEN",
