@@ -101,12 +101,7 @@ impl BoundedOutput {
     /// Creates an output without a file. If it no longer fits into memory, its middle is dropped.
     pub fn in_memory(limits: OutputLimits) -> Self {
         Self {
-            spill: SpillState::Failed {
-                file: None,
-                path: None,
-                written: 0,
-                error: "this output has no file".to_owned(),
-            },
+            spill: SpillState::NoFile,
             ..Self::new(limits, Arc::new(OutputFolder::new("")))
         }
     }

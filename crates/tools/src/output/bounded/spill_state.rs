@@ -16,6 +16,8 @@ use crate::output::disk_limit::DiskLimit;
 pub(super) enum SpillState {
     /// The whole output fits into memory so far.
     NotYet,
+    /// The output has no file, and its middle is dropped.
+    NoFile,
     /// The file accepts more output.
     Open {
         file: Arc<File>,
@@ -150,7 +152,7 @@ impl SpillState {
 
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
-            Self::NotYet => None,
+            Self::NotYet | Self::NoFile => None,
             Self::Open { path, .. } | Self::Closed { path, .. } | Self::Removed { path } => {
                 Some(path)
             }
@@ -160,7 +162,7 @@ impl SpillState {
 
     pub(super) fn readable(&self) -> Option<ReadableFile> {
         let (path, len, is_locked) = match self {
-            Self::NotYet | Self::Removed { .. } => return None,
+            Self::NotYet | Self::NoFile | Self::Removed { .. } => return None,
             Self::Open { path, .. } => (path, None, true),
             Self::Closed { path, written } => (path, Some(*written), false),
             Self::Full {
@@ -187,6 +189,7 @@ impl SpillState {
     pub(super) fn location_of_the_rest(&self) -> String {
         match self {
             Self::NotYet => "they are being written".to_owned(),
+            Self::NoFile => "redirect the output to a file to keep all of it".to_owned(),
             Self::Open { path, .. } | Self::Closed { path, .. } => {
                 format!("the whole output is in {}", path.display())
             }
