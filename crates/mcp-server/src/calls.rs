@@ -1,12 +1,11 @@
 //! The calls of the tools.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::{Cause, CauseKind, TaskId};
-use allstop_task::{
-    CancelError, ListFilter, LiveItem, Task, TaskManager, TaskRequest, TaskState, TaskSummary,
-};
+use allstop_task::{CancelError, LiveItem, TaskManager, TaskRequest};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use rmcp::service::RequestContext;
@@ -18,15 +17,9 @@ use tokio::time::timeout;
 use crate::arguments::{CommandArguments, PreviewArguments, ReceiptArguments, StopArguments};
 use crate::catalog;
 use crate::failure::CallFailure;
-use crate::progress::{ProgressRecipient, follow};
+use crate::progress::{LastOutput, ProgressRecipient, follow};
 use crate::report::{CommandReport, PreviewReport};
 use crate::sessions::SessionEnd;
-
-/// Maximum number of commands in one preview. It is above the default limit of running commands.
-const PREVIEWED_MAX: usize = 256;
-
-/// Number of tasks in one page, in the search for the last ended one.
-const PAGE_LEN: usize = 256;
 
 /// Longest wait for the live output of a command in a preview. Without output there is none to wait for.
 const LIVE_WAIT_MAX: Duration = Duration::from_millis(100);
@@ -34,6 +27,8 @@ const LIVE_WAIT_MAX: Duration = Duration::from_millis(100);
 /// A call of a client.
 pub(crate) struct ClientCall<'a> {
     pub(crate) manager: &'a TaskManager,
+    /// Folder of commands that name none.
+    pub(crate) folder: &'a Path,
     pub(crate) owner: Arc<str>,
     pub(crate) session_end: SessionEnd,
     pub(crate) context: &'a RequestContext<RoleServer>,
@@ -46,9 +41,12 @@ pub(crate) async fn call(
     arguments: JsonObject,
 ) -> Result<CallToolResult, CallFailure> {
     match tool {
-        catalog::EXEC => client.exec(&parse(catalog::EXEC, arguments)?).await,
+        catalog::EXEC => {
+            let arguments = client.command(catalog::EXEC, arguments).await?;
+            client.exec(&arguments).await
+        }
         catalog::BACKGROUND => {
-            let arguments = parse(catalog::BACKGROUND, arguments)?;
+            let arguments = client.command(catalog::BACKGROUND, arguments).await?;
             client.background(&arguments).await
         }
         catalog::STOP => client.stop(parse(catalog::STOP, arguments)?).await,
@@ -59,10 +57,32 @@ pub(crate) async fn call(
 
 fn parse<A: DeserializeOwned>(tool: &'static str, arguments: JsonObject) -> Result<A, CallFailure> {
     let parsed = serde_json::from_value(Value::Object(arguments));
-    parsed.map_err(|error| CallFailure::WrongArguments { tool, error })
+    parsed.map_err(|error: serde_json::Error| CallFailure::WrongArguments {
+        tool,
+        reason: error.to_string(),
+    })
 }
 
 impl ClientCall<'_> {
+    /// Parses and checks the arguments of a command.
+    async fn command(
+        &self,
+        tool: &'static str,
+        arguments: JsonObject,
+    ) -> Result<CommandArguments, CallFailure> {
+        let arguments: CommandArguments = parse(tool, arguments)?;
+        let checked = arguments.check().map_err(|error| error.to_string());
+        checked.map_err(|reason| CallFailure::WrongArguments { tool, reason })?;
+        if let Some(cwd) = &arguments.cwd {
+            let folder = self.folder.join(cwd);
+            let found = tokio::fs::metadata(&folder).await;
+            if !found.is_ok_and(|found| found.is_dir()) {
+                return Err(CallFailure::NoFolder(folder));
+            }
+        }
+        Ok(arguments)
+    }
+
     /// Runs a command, and waits for its end. If the client cancels the request or ends its session, stops the command.
     async fn exec(&self, arguments: &CommandArguments) -> Result<CallToolResult, CallFailure> {
         let accepted = self.manager.execute(self.request(arguments)?).await?;
@@ -135,29 +155,19 @@ impl ClientCall<'_> {
     }
 
     async fn preview(&self, arguments: PreviewArguments) -> Result<CallToolResult, CallFailure> {
-        let tasks = if let Some(id) = arguments.id {
+        let mut tasks = if let Some(id) = arguments.id {
             vec![self.find(&id).await?.id.clone()]
         } else {
             self.unended().await?
         };
+        // The ids grow with the time of the start.
+        tasks.sort();
         let mut commands = Vec::new();
         for id in tasks {
             commands.push(self.previewed(&id).await?);
         }
         let report = PreviewReport { commands };
         Ok(result_of(&report, report.text(), true))
-    }
-
-    /// The commands that run or are about to start.
-    async fn unended(&self) -> Result<Vec<TaskId>, CallFailure> {
-        let mut tasks = Vec::new();
-        for state in [TaskState::Working, TaskState::Submitted] {
-            let filter = self.filter(Some(state));
-            let page = self.manager.list(&filter, None, PREVIEWED_MAX).await;
-            let page = page.map_err(|error| CallFailure::Other(error.to_string()))?;
-            tasks.extend(page.tasks.into_iter().map(|task| task.id));
-        }
-        Ok(tasks)
     }
 
     /// Report about a command with the receipt of a preview, and with the last output if it runs.
@@ -167,11 +177,11 @@ impl ClientCall<'_> {
             .subscribe_to_execution(id, None)
             .await?
             .with_live_text();
-        let mut output = String::new();
+        let mut output = LastOutput::default();
         let reading = async {
             while let Some(Ok(item)) = live.next().await {
                 if let LiveItem::Piece(piece) = item {
-                    output.push_str(&piece.text);
+                    output.push(&piece.text);
                     break;
                 }
             }
@@ -180,60 +190,36 @@ impl ClientCall<'_> {
         let _read_or_late = timeout(LIVE_WAIT_MAX, reading).await;
         let task = self.manager.get(id).await?;
         let mut report = CommandReport::of_task(&task);
-        if !task.has_ended() {
-            report.result.output = output;
+        if task.has_ended() {
+            output.push(&report.result.output);
         }
+        report.result.output = output.with_note();
         let preview = self.manager.preview(id, CauseKind::User.into()).await?;
         report.result.receipt = Some(preview);
         Ok(report)
     }
 
     async fn receipt(&self, arguments: ReceiptArguments) -> Result<CallToolResult, CallFailure> {
-        let task = match arguments.id {
-            Some(id) => self.find(&id).await?,
+        let (task, ended) = match arguments.id {
+            Some(id) => (self.find(&id).await?, Vec::new()),
             None => self.last_ended().await?,
         };
         if !task.has_ended() {
             return Err(CallFailure::StillRuns(task.id.clone()));
         }
         let report = CommandReport::of_task(&task);
-        Ok(result_of(&report, report.text(), true))
+        let mut text = report.text();
+        if !ended.is_empty() {
+            let ended: Vec<_> = ended.iter().map(CommandReport::line).collect();
+            text = format!("{text}\n[ended before: {}]", ended.join("; "));
+        }
+        Ok(result_of(&report, text, true))
     }
 
     fn request(&self, arguments: &CommandArguments) -> Result<TaskRequest, CallFailure> {
         let message = arguments.to_message();
         let message = message.map_err(|error| CallFailure::Other(error.to_string()))?;
         Ok(TaskRequest::new(Arc::clone(&self.owner), message))
-    }
-
-    /// The command of this client with this id.
-    async fn find(&self, id: &str) -> Result<Arc<Task>, CallFailure> {
-        let id = TaskId::new(id);
-        let task = self.manager.get(&id).await?;
-        let is_own = task.owner == self.owner;
-        is_own.then_some(task).ok_or(CallFailure::NotFound(id))
-    }
-
-    async fn last_ended(&self) -> Result<Arc<Task>, CallFailure> {
-        let mut after = None;
-        loop {
-            let page = self
-                .manager
-                .list(&self.filter(None), after.as_ref(), PAGE_LEN)
-                .await;
-            let page = page.map_err(|error| CallFailure::Other(error.to_string()))?;
-            if let Some(ended) = page.tasks.iter().find(|task| TaskSummary::has_ended(task)) {
-                return Ok(self.manager.get(&ended.id).await?);
-            }
-            after = Some(page.next.ok_or(CallFailure::NoneEnded)?);
-        }
-    }
-
-    fn filter(&self, state: Option<TaskState>) -> ListFilter {
-        let mut filter = ListFilter::default();
-        filter.owner = Some(Arc::clone(&self.owner));
-        filter.state = state;
-        filter
     }
 }
 

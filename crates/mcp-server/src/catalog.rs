@@ -5,6 +5,7 @@ use std::sync::Arc;
 use allstop_tools::schema::schema_of;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
+use serde_json::Value;
 
 use crate::arguments::{CommandArguments, PreviewArguments, ReceiptArguments, StopArguments};
 use crate::report::{CommandReport, PreviewReport};
@@ -33,14 +34,14 @@ pub(crate) fn tools() -> Vec<Tool> {
     vec![
         tool::<CommandArguments, CommandReport>(
             EXEC,
-            "Runs a command with `sh -c` and waits for its exit. Returns its exit code, its output and a receipt. \
+            "Runs a command with `sh -c` (POSIX, no bash syntax: use `bash -c '…'`) and waits for its exit. Returns its exit code, its output and a receipt. \
              Processes that still run after the exit are stopped. A cancelled request stops the command with \
              everything that it started.",
             run(),
         ),
         tool::<CommandArguments, CommandReport>(
             BACKGROUND,
-            "Starts a command with `sh -c`, such as a server or a watcher, and returns its id at once. It runs until \
+            "Starts a command with `sh -c` (POSIX), such as a server or a watcher, and returns its id at once. It runs until \
              it exits, `stop` ends it, `timeout_ms` has passed, or this server ends.",
             run(),
         ),
@@ -62,7 +63,8 @@ pub(crate) fn tools() -> Vec<Tool> {
         ),
         tool::<ReceiptArguments, CommandReport>(
             RECEIPT,
-            "Returns the exit, the output and the receipt of an ended command.",
+            "Returns the exit, the output and the receipt of an ended command. Without an id: of the command that ended \
+             last; the text also names earlier ones.",
             look(),
         ),
     ]
@@ -74,7 +76,12 @@ fn tool<A: JsonSchema, R: JsonSchema>(
     annotations: ToolAnnotations,
 ) -> Tool {
     let mut tool = Tool::new(name, description, object_schema::<A>());
-    tool.output_schema = Some(object_schema::<R>());
+    let mut output = schema_of::<R>().as_ref().clone();
+    if name != EXEC {
+        // The reports of all tools are alike, and the list of the tools is a part of the context of each model.
+        remove_descriptions(&mut output);
+    }
+    tool.output_schema = output.as_object().cloned().map(Arc::new);
     tool.annotations = Some(annotations);
     tool
 }
@@ -83,6 +90,18 @@ fn tool<A: JsonSchema, R: JsonSchema>(
 fn object_schema<T: JsonSchema>() -> Arc<JsonObject> {
     let schema = schema_of::<T>();
     Arc::new(schema.as_object().cloned().unwrap_or_default())
+}
+
+/// Removes the descriptions of a schema and of its parts. No field of a report has this name.
+fn remove_descriptions(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.remove("description");
+            fields.values_mut().for_each(remove_descriptions);
+        }
+        Value::Array(parts) => parts.iter_mut().for_each(remove_descriptions),
+        _ => {}
+    }
 }
 
 #[cfg(test)]

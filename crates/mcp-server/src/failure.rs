@@ -1,5 +1,7 @@
 //! Failures of calls, as text for a model: the event, then the remedy.
 
+use std::path::PathBuf;
+
 use allstop_core::{TaskId, error_chain};
 use allstop_task::{CancelError, ExecuteError, ReadTaskError};
 use rmcp::model::{CallToolResult, ContentBlock};
@@ -7,11 +9,10 @@ use rmcp::model::{CallToolResult, ContentBlock};
 /// Reason why a call has no report.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallFailure {
-    #[error("wrong arguments for `{tool}`: {error}")]
-    WrongArguments {
-        tool: &'static str,
-        error: serde_json::Error,
-    },
+    #[error("wrong arguments for `{tool}`: {reason}")]
+    WrongArguments { tool: &'static str, reason: String },
+    #[error("folder `{}` not found: `cwd` names an existing folder", .0.display())]
+    NoFolder(PathBuf),
     /// Also for a command of another client, because ids of others are private.
     #[error(
         "command `{0}` not found: this server has no command of yours with this id; `preview` lists your running commands"
@@ -21,8 +22,9 @@ pub(crate) enum CallFailure {
     StillRuns(TaskId),
     #[error("no command of yours has ended")]
     NoneEnded,
-    #[error("too many commands run: {0}; wait until one ends, or `stop` one")]
-    Full(&'static str),
+    /// The limit counts the commands of all clients.
+    #[error("too many commands run on this server: wait until one ends, or `stop` one of yours")]
+    Full,
     #[error("the server is shutting down and starts no commands")]
     ShuttingDown,
     #[error("{0}")]
@@ -39,7 +41,7 @@ impl CallFailure {
 impl From<ExecuteError> for CallFailure {
     fn from(error: ExecuteError) -> Self {
         match error {
-            ExecuteError::Full(reason) => Self::Full(reason),
+            ExecuteError::Full(_) => Self::Full,
             ExecuteError::ShuttingDown => Self::ShuttingDown,
             error => Self::Other(error_chain(&error)),
         }

@@ -14,6 +14,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
+use crate::incoming::MESSAGE_BYTES_MAX;
 use crate::server::CommandServer;
 use crate::sessions::{ClientSessions, HttpEnd, guard_sessions};
 
@@ -53,6 +54,7 @@ pub fn http_router(server: &CommandServer, hosts: AcceptedHosts) -> (Router, Htt
     let config = StreamableHttpServerConfig::default()
         .with_allowed_origins(ORIGINS)
         .enforce_origin_validation()
+        .with_max_request_body_bytes(MESSAGE_BYTES_MAX)
         .with_cancellation_token(end.clone());
     let config = match hosts {
         AcceptedHosts::Loopback => config,

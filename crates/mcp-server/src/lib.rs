@@ -17,11 +17,12 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let root = Scope::root("server", RootOptions::current());
-//! let parts = TaskParts::of(CommandExecutor::new(CommandConfig::new(".")));
+//! let config = CommandConfig::new(".");
+//! let parts = TaskParts::of(CommandExecutor::new(config.clone()));
 //! let options = TaskOptions::default().running_max(64);
 //! let log = Arc::new(MemoryLog::new());
 //! let manager = TaskManager::open(log, root.clone(), Arc::new(parts), options).await?;
-//! let server = CommandServer::new(manager, "1.0.0");
+//! let server = CommandServer::new(manager, &config, "1.0.0");
 //! let spec = WorkSpec::new(allstop_core::receipt::ItemKind::Future, "client");
 //! let serving = root.spawn(spec, |cx| async move {
 //!     let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
@@ -39,6 +40,8 @@ mod command;
 mod executor;
 mod failure;
 mod http;
+mod incoming;
+mod lookup;
 mod output;
 mod progress;
 mod report;

@@ -24,14 +24,28 @@ pub(crate) struct ProgressRecipient {
 
 /// The last output of a command.
 #[derive(Debug, Default)]
-struct LastOutput(String);
+pub(crate) struct LastOutput {
+    text: String,
+    /// True if earlier output is left out.
+    is_cut: bool,
+}
 
 impl LastOutput {
-    fn push(&mut self, text: &str) {
-        self.0.push_str(text);
-        let excess = self.0.len().saturating_sub(TAIL_BYTES_MAX);
-        let begin = self.0.ceil_char_boundary(excess);
-        self.0.drain(..begin);
+    pub(crate) fn push(&mut self, text: &str) {
+        self.text.push_str(text);
+        let excess = self.text.len().saturating_sub(TAIL_BYTES_MAX);
+        let begin = self.text.ceil_char_boundary(excess);
+        self.text.drain(..begin);
+        self.is_cut |= begin > 0;
+    }
+
+    /// The output, with a note if earlier output is left out.
+    pub(crate) fn with_note(self) -> String {
+        if self.is_cut {
+            format!("[earlier output left out]\n{}", self.text)
+        } else {
+            self.text
+        }
     }
 }
 
@@ -77,7 +91,7 @@ async fn report(id: &TaskId, recipient: &ProgressRecipient, last: &Mutex<LastOut
         ticks.tick().await;
         // The value must grow with each notification, also if nothing was printed.
         number = started.elapsed().as_secs_f64().max(number + 0.001);
-        let text = last.lock().0.trim_end().to_owned();
+        let text = last.lock().text.trim_end().to_owned();
         let message = if text.is_empty() {
             format!("command {id} runs")
         } else {
@@ -101,6 +115,7 @@ mod tests {
         for _ in 0..TAIL_BYTES_MAX {
             last.push("aä€");
         }
-        assert!(last.0.len() <= TAIL_BYTES_MAX && last.0.ends_with("aä€"));
+        assert!(last.text.len() <= TAIL_BYTES_MAX && last.text.ends_with("aä€"));
+        assert!(last.with_note().starts_with("[earlier output left out]\n"));
     }
 }

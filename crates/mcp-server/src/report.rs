@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use allstop_core::CauseKind;
-use allstop_core::Receipt;
-use allstop_core::receipt::{EndProof, ItemState};
+use allstop_core::receipt::{EndProof, ItemState, ReceiptItem};
+use allstop_core::{Cause, CauseKind, Receipt};
 use allstop_task::{Task, TaskState};
+use allstop_tools::command_name;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -16,30 +16,25 @@ use crate::result::{COMMAND_ITEM, CommandResult, LeftProcess};
 /// Maximum number of processes that the text of a report names. The structured content contains all of them.
 const NAMED_MAX: usize = 5;
 
-/// State of a command.
+/// State of a command. `failed`: the command did not start, or the reason of its end is not known.
+// The variants have no descriptions, because each would be in the list of the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CommandState {
-    /// The command runs.
     Running,
-    /// The command has exited by itself.
     Exited,
-    /// Its time limit has stopped it.
     TimedOut,
-    /// A stop has ended it.
     Stopped,
-    /// The command did not start, or the reason of its end is not known.
     Failed,
 }
 
 /// Report about a command: its state, its output and its receipt.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct CommandReport {
-    /// Id of the command, for `stop`, `preview` and `receipt`.
+    /// Id of the command.
     pub(crate) id: Arc<str>,
     /// The command.
     pub(crate) command: Arc<str>,
-    /// State of the command.
     pub(crate) state: CommandState,
     #[serde(flatten)]
     pub(crate) result: CommandResult,
@@ -51,7 +46,7 @@ pub(crate) struct CommandReport {
 /// Reports about the commands that a stop would end now.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct PreviewReport {
-    /// The commands. `receipt` lists the work that a stop of the command would cover.
+    /// The commands. `receipt` lists the work that a stop would end.
     pub(crate) commands: Vec<CommandReport>,
 }
 
@@ -66,6 +61,8 @@ impl CommandReport {
             result.verified = result.verified.or_else(|| proof_in(receipt));
             result.receipt = Some(Receipt::clone(receipt));
         }
+        // A command that left nothing was not stopped.
+        result.receipt = result.receipt.filter(|receipt| !receipt.items().is_empty());
         let cause = ending.cause.as_ref();
         let why = ending.error.as_ref().map(ToString::to_string);
         let message = task.history.first();
@@ -84,7 +81,7 @@ impl CommandReport {
                 }
                 _ => CommandState::Failed,
             },
-            reason: why.or_else(|| cause.map(ToString::to_string)),
+            reason: why.or_else(|| cause.map(reason_of)),
             result,
         }
     }
@@ -100,13 +97,7 @@ impl CommandReport {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        let state = match self.state {
-            CommandState::Running => "runs".to_owned(),
-            CommandState::Exited => self.exit_text(),
-            CommandState::TimedOut => "was stopped by its time limit".to_owned(),
-            CommandState::Stopped => "was stopped".to_owned(),
-            CommandState::Failed => "failed".to_owned(),
-        };
+        let state = self.state_text();
         let reason = self.reason.as_ref().map(|why| format!(": {why}"));
         // Writing to a string cannot fail.
         let _ = write!(
@@ -121,11 +112,26 @@ impl CommandReport {
         if let Some(note) = &self.result.note {
             let _ = write!(text, "\n[{note}]");
         }
-        let receipt = self.result.receipt.as_ref();
-        if let Some(receipt) = receipt.filter(|receipt| !receipt.items().is_empty()) {
-            let _ = write!(text, "\n[{receipt}]");
+        if let Some(receipt) = &self.result.receipt {
+            text.extend(receipt_text(receipt).map(|line| format!("\n[{line}]")));
         }
         text
+    }
+
+    /// Short line about an ended command, for lists.
+    pub(crate) fn line(&self) -> String {
+        let command = command_name(&self.command);
+        format!("{} `{command}` {}", self.id, self.state_text())
+    }
+
+    fn state_text(&self) -> String {
+        match self.state {
+            CommandState::Running => "runs".to_owned(),
+            CommandState::Exited => self.exit_text(),
+            CommandState::TimedOut => "was stopped by its time limit".to_owned(),
+            CommandState::Stopped => "was stopped".to_owned(),
+            CommandState::Failed => "failed".to_owned(),
+        }
     }
 
     fn exit_text(&self) -> String {
@@ -166,6 +172,61 @@ fn proof_in(receipt: &Receipt) -> Option<EndProof> {
         }),
         _ => None,
     }
+}
+
+/// Reason of a stop, for a model.
+fn reason_of(cause: &Cause) -> String {
+    let detail = cause.detail.as_ref().map(ToString::to_string);
+    detail.unwrap_or_else(|| cause.to_string())
+}
+
+/// Line about the result of a stop, or about the work that a stop would end.
+fn receipt_text(receipt: &Receipt) -> Option<String> {
+    let covered = receipt.items().iter();
+    let mut covered = covered.filter(|item| !item.state.is_outside_extent());
+    let left: Vec<_> = covered
+        .clone()
+        .filter(|item| item.state.breaks_quiet())
+        .collect();
+    if receipt.is_preview() {
+        let work: Vec<_> = covered.filter_map(processes_of).collect();
+        return (!work.is_empty()).then(|| format!("a stop ends {}", work.join(", ")));
+    }
+    if !left.is_empty() {
+        let work: Vec<_> = left.into_iter().filter_map(processes_of).collect();
+        return Some(format!(
+            "not all of its work has ended: {}",
+            work.join(", ")
+        ));
+    }
+    let is_searched = covered.any(|item| {
+        let ItemState::Stopped { evidence, .. } = &item.state else {
+            return false;
+        };
+        evidence.proof() == Some(EndProof::ProcessGroupEmpty)
+    });
+    let evidence = if is_searched {
+        "as far as a search can find"
+    } else {
+        "verified"
+    };
+    Some(format!("nothing of it is left running; {evidence}"))
+}
+
+/// The processes of an item, by the first line of their command; `None` for work of the server itself.
+fn processes_of(item: &ReceiptItem) -> Option<String> {
+    let name = item.label.as_ref()?;
+    let pids: Vec<_> = item
+        .processes
+        .iter()
+        .map(|process| process.pid.to_string())
+        .collect();
+    let pids = if pids.is_empty() {
+        String::new()
+    } else {
+        format!(" (process {})", pids.join(", "))
+    };
+    Some(format!("`{name}`{pids}"))
 }
 
 /// Sentence about processes that were left and stopped.

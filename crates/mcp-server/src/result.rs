@@ -24,20 +24,20 @@ pub(crate) struct CommandResult {
     /// Number of the signal that ended the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) signal: Option<i32>,
-    /// Standard output and standard error, in their order. The middle of a long output is left out, with a note.
+    /// Standard output and standard error. The middle of a long output is left out, with a note.
     #[serde(default)]
     pub(crate) output: String,
     /// Number of bytes that the command has printed; absent while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) output_bytes: Option<u64>,
-    /// Processes that still ran after the command's exit. They were stopped, and the receipt covers them.
+    /// Processes that still ran after the exit and were stopped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) left_processes: Vec<LeftProcess>,
     /// Proof that no process of the command is left; absent without a proof.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub(crate) verified: Option<EndProof>,
-    /// Receipt of the stop that ended the command or the processes that it left. `allstop schema receipt` prints its
-    /// schema.
+    /// Receipt of the stop; absent if nothing was stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub(crate) receipt: Option<Receipt>,

@@ -1,5 +1,6 @@
 //! The server: translates the calls of the tools into operations of the task manager. Each command is one task.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use allstop_task::TaskManager;
@@ -14,6 +15,7 @@ use rmcp::{RoleServer, ServerHandler};
 
 use crate::calls::{ClientCall, call};
 use crate::catalog;
+use crate::executor::CommandConfig;
 use crate::failure::CallFailure;
 
 /// Owner of the commands of a client on standard input and output, or on a port without authentication.
@@ -36,16 +38,19 @@ impl CommandOwner {
 #[derive(Debug, Clone)]
 pub struct CommandServer {
     manager: TaskManager,
+    /// Folder of commands that name none.
+    folder: Arc<Path>,
     tools: Arc<[Tool]>,
     version: &'static str,
 }
 
 impl CommandServer {
     /// Creates a server whose tasks this manager runs. The executor of the manager is a
-    /// [`CommandExecutor`](crate::CommandExecutor). `version` is the version for the clients.
-    pub fn new(manager: TaskManager, version: &'static str) -> Self {
+    /// [`CommandExecutor`](crate::CommandExecutor) with this configuration. `version` is the version for the clients.
+    pub fn new(manager: TaskManager, config: &CommandConfig, version: &'static str) -> Self {
         Self {
             manager,
+            folder: config.folder.as_path().into(),
             tools: catalog::tools().into(),
             version,
         }
@@ -88,6 +93,7 @@ impl ServerHandler for CommandServer {
         let of_http = parts.map_or(&no_request, |parts| &parts.extensions);
         let call_of_client = ClientCall {
             manager: &self.manager,
+            folder: &self.folder,
             owner: CommandOwner::of(of_http).0,
             session_end: of_http.get().cloned().unwrap_or_default(),
             context: &context,

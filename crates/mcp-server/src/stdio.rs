@@ -1,6 +1,4 @@
 //! One client on a pair of pipes, such as standard input and output.
-//!
-//! The messages are lines. A line that is no JSON is ignored, so it does not end the server.
 
 use std::sync::Arc;
 
@@ -12,10 +10,10 @@ use rmcp::RoleServer;
 use rmcp::model::{ErrorData, JsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage, serve_server_with_ct};
 use rmcp::transport::Transport;
-use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
+use crate::incoming::LineTransport;
 use crate::server::CommandServer;
 
 /// Maximum number of unsent messages to a client that reads nothing. The server refuses further requests until the client
@@ -41,7 +39,7 @@ pub async fn serve_pipes(
     cx: &WorkCx,
 ) -> Result<(), String> {
     let transport = PipeTransport {
-        inner: AsyncRwTransport::new_server(input, output),
+        inner: LineTransport::new(input, output),
         unsent: Arc::default(),
         refusals: FuturesUnordered::new(),
         input_end: input_end.clone(),

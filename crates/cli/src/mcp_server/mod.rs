@@ -2,6 +2,7 @@
 
 mod endpoint;
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,8 +36,8 @@ use crate::start::{self, StartFailure, StartStage};
 use crate::supervise::Supervisor;
 use endpoint::RunningEndpoint;
 
-/// Maximum number of ended commands whose receipts and outputs stay. They are in memory, with up to 32 KiB of output
-/// each.
+/// Maximum number of ended commands whose receipts and outputs stay. They are in memory, each with up to 128 KiB of
+/// arguments and 32 KiB of output.
 const ENDED_MAX: usize = 1_000;
 
 /// Maximum number of receipts that a shutdown prints. More would fill the log of the client.
@@ -70,6 +71,9 @@ pub(crate) async fn serve(
                 CliError::usage("the flags of the access need --http ADDRESS")
                     .hint("on standard input and output, only the parent process is a client"),
             );
+        }
+        None if std::io::stdin().is_terminal() => {
+            host.note("waiting for an MCP client on standard input; see --help");
         }
         None => {}
     }
@@ -110,7 +114,7 @@ async fn open(
     let child = |label: &str| root.child(label.to_owned(), ScopeOptions::default());
     let tasks = child("tasks").context("a scope for the commands")?;
     let connections = child("connections").context("a scope for the connections")?;
-    let parts = TaskParts::of(CommandExecutor::new(commands));
+    let parts = TaskParts::of(CommandExecutor::new(commands.clone()));
     let running_max = args.max_commands.get().min(descriptors::commands_max());
     let options = TaskOptions::default()
         .running_max(running_max)
@@ -119,7 +123,7 @@ async fn open(
     let manager = TaskManager::open(log, tasks.clone(), Arc::new(parts), options);
     let manager = manager.await.context("the tasks of the commands")?;
     start_removal(manager.clone(), &connections).context("the removal of ended commands")?;
-    let server = CommandServer::new(manager.clone(), env!("CARGO_PKG_VERSION"));
+    let server = CommandServer::new(manager.clone(), &commands, env!("CARGO_PKG_VERSION"));
     let endpoint = match args.http {
         Some(address) => {
             RunningEndpoint::on_address(server, &root, &connections, address, &args.access).await?

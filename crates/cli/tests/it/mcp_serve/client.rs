@@ -56,8 +56,32 @@ impl McpUser {
     }
 
     pub(super) fn send_line(&mut self, line: &str) {
+        self.send_bytes(line.as_bytes());
+    }
+
+    /// Sends a line, which may be no text.
+    pub(super) fn send_bytes(&mut self, line: &[u8]) {
         let stdin = self.stdin.as_mut().expect("the input is open");
-        writeln!(stdin, "{line}").expect("the server reads");
+        stdin
+            .write_all(&[line, b"\n"].concat())
+            .expect("the server reads");
+    }
+
+    /// Number of the errors with this code that answer no request.
+    pub(super) fn errors_without_id(&self, code: i32) -> usize {
+        let found = self.running.find_in_stdout(|text| {
+            let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+            let messages = whole
+                .lines()
+                .map(|line| serde_json::from_str::<Value>(line));
+            let errors = messages.filter_map(Result::ok);
+            Some(
+                errors
+                    .filter(|message| message["id"].is_null() && message["error"]["code"] == code)
+                    .count(),
+            )
+        });
+        found.unwrap_or_default()
     }
 
     /// Sends a request. Returns its id.

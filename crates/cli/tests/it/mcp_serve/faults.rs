@@ -102,6 +102,19 @@ fn garbage_does_not_end_the_server() {
         user.send_line(line);
     }
     user.send_line(&"x".repeat(20 * 1024 * 1024));
+    for (line, code) in [
+        (&b"garbage \xff"[..], -32700),
+        (
+            b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]",
+            -32600,
+        ),
+    ] {
+        let before = user.errors_without_id(code);
+        user.send_bytes(line);
+        eventually("the error", || {
+            (user.errors_without_id(code) > before).then_some(())
+        });
+    }
     let report = user.report("exec", &json!({"command": "echo works"}));
     assert_eq!(report["output"], "works\n");
     assert_eq!(user.close().code, 0);

@@ -5,6 +5,7 @@ mod conformance;
 mod faults;
 mod http;
 mod http_client;
+mod results;
 mod sessions;
 
 use serde_json::{Value, json};
@@ -12,6 +13,9 @@ use serde_json::{Value, json};
 use crate::support::wait::eventually;
 use crate::support::{Place, processes};
 use client::McpUser;
+
+/// Maximum size of the list of the tools, in bytes.
+const TOOLS_BYTES_MAX: usize = 10_000;
 
 /// A shell command whose process and child ignore SIGTERM. Prints `ready`.
 fn stubborn(place: &Place) -> String {
@@ -148,10 +152,15 @@ fn time_limit_ends_the_work() {
     let command = json!({"command": stubborn(&place), "timeout_ms": 300});
     let result = user.result("exec", &command);
     assert_eq!(result["isError"], true);
+    let text = result["content"][0]["text"].as_str().expect("a text");
+    assert!(
+        text.ends_with("was stopped by its time limit: timeout of 0.3 s]\n[nothing of it is left running; verified]"),
+        "{text}"
+    );
     let report = &result["structuredContent"];
     assert_eq!(report["state"], "timed_out");
     assert_eq!(report["output"], "ready\n");
-    assert_eq!(report["reason"], "deadline (timeout of 0.3 s)");
+    assert_eq!(report["reason"], "timeout of 0.3 s");
     let receipt = &report["receipt"];
     assert_eq!(receipt["cause"]["kind"], "deadline");
     assert_eq!(ended_by(receipt), ("stopped".into(), "sigkill".into()));
@@ -236,6 +245,13 @@ fn background_command_is_previewed_and_stopped_by_force() {
         (command["output"] == "ready\n").then_some(command)
     });
     assert_eq!(shown["receipt"]["preview"], true);
+    let preview = user.result("preview", &json!({}));
+    let text = preview["content"][0]["text"].as_str().expect("a text");
+    assert!(text.contains("[a stop ends `trap '' TERM;"), "{text}");
+    assert!(
+        !text.contains("executor") && !text.contains("task"),
+        "{text}"
+    );
     assert_eq!(ended_by(&shown["receipt"]).0, "still_running");
     assert!(!processes::of_text(place.sleeper()).is_empty());
     let unfinished = user.result("receipt", &json!({"id": id}));
@@ -278,6 +294,32 @@ fn wrong_calls_have_helpful_errors() {
             json!({"command": "true", "timeout": 1}),
             "unknown field `timeout`",
         ),
+        ("exec", json!({"command": ""}), "`command` is empty"),
+        (
+            "exec",
+            json!({"command": "true", "timeout_ms": 0}),
+            "a whole number of milliseconds, 1 or more",
+        ),
+        (
+            "exec",
+            json!({"command": "true", "env": {"A=B": "x"}}),
+            "`env` has the name \"A=B\"",
+        ),
+        (
+            "exec",
+            json!({"command": "true", "env": {"A": "x".repeat(2 * 1024 * 1024)}}),
+            "the limit is 131071",
+        ),
+        (
+            "background",
+            json!({"command": "true", "cwd": "absent"}),
+            "`cwd` names an existing folder",
+        ),
+        (
+            "exec",
+            json!({"command": "true", "cwd": "absent"}),
+            "`cwd` names an existing folder",
+        ),
     ] {
         let result = user.result(tool, &arguments);
         assert_eq!(result["isError"], true, "{result}");
@@ -298,7 +340,10 @@ fn commands_beyond_the_limit_are_refused() {
     }
     let refused = user.result("exec", &json!({"command": "true"}));
     let text = refused["content"][0]["text"].as_str().expect("a text");
-    assert!(text.starts_with("too many commands run"), "{text}");
+    assert!(
+        text.starts_with("too many commands run on this server: wait"),
+        "{text}"
+    );
     assert_eq!(refused["isError"], true);
     assert_eq!(user.close().code, 0);
     place.assert_nothing_runs();
@@ -316,6 +361,9 @@ fn tools_have_schemas() {
         .filter_map(|tool| tool["name"].as_str())
         .collect();
     assert_eq!(names, ["exec", "background", "stop", "preview", "receipt"]);
+    // The list is a part of the context of each model.
+    let size = listed["result"].to_string().len();
+    assert!(size < TOOLS_BYTES_MAX, "{size}");
     for tool in tools {
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
         assert_eq!(tool["outputSchema"]["type"], "object", "{tool}");
