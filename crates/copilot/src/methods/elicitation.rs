@@ -37,7 +37,10 @@ pub(super) fn answer(
     let Ok(hosted) = open_session(cx, &params.session_id) else {
         return success(false);
     };
-    if hosted.pending.answer(&params.request_id, params.result.clone()) {
+    if hosted
+        .pending
+        .answer(&params.request_id, params.result.clone())
+    {
         return success(true);
     }
     let (session, id) = (&hosted.session, QuestionId::new(params.request_id));
@@ -45,9 +48,8 @@ pub(super) fn answer(
     let Some(open) = open.into_iter().find(|open| open.id == id) else {
         return success(false);
     };
-    let reply = serde_json::from_value(params.result).map_err(|error| {
-        RpcError::invalid_params(format!("`result` is not valid: {error}"))
-    })?;
+    let reply = serde_json::from_value(params.result)
+        .map_err(|error| RpcError::invalid_params(format!("`result` is not valid: {error}")))?;
     let answer = match reply {
         ElicitationReply::Accept { content } => {
             let values = open.question.wanted.completed(content.unwrap_or_default());
