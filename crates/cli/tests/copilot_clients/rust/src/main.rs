@@ -15,7 +15,7 @@ use github_copilot_sdk::handler::{ApproveAllHandler, DenyAllHandler};
 use github_copilot_sdk::types::{ResumeSessionConfig, SessionConfig};
 use serde_json::json;
 
-use support::{Handlers, Program, Watched};
+use support::{Handlers, Program, SdkSession};
 
 /// Limit of one scenario. The test that runs this program has a higher one.
 const SCENARIO_MAX: Duration = Duration::from_secs(20);
@@ -26,7 +26,7 @@ fn approving() -> SessionConfig {
 
 async fn send() -> Result<(), Error> {
     let program = Program::start().await?;
-    let watched = Watched::of(program.client.create_session(approving()).await?);
+    let watched = SdkSession::of(program.client.create_session(approving()).await?);
     assert_eq!(watched.answer("hello").await?, "Hello.");
     let events = watched.session.get_events().await?;
     let kinds: Vec<_> = events.iter().map(|event| &*event.event_type).collect();
@@ -43,7 +43,7 @@ async fn send() -> Result<(), Error> {
 async fn three_tools() -> Result<(), Error> {
     let program = Program::start().await?;
     let tools = Handlers::default().tools();
-    let mut watched = Watched::of(
+    let mut watched = SdkSession::of(
         program
             .client
             .create_session(approving().with_tools(tools))
@@ -70,7 +70,7 @@ async fn three_tools() -> Result<(), Error> {
 async fn permission() -> Result<(), Error> {
     let program = Program::start().await?;
     let config = SessionConfig::default().with_permission_handler(Arc::new(DenyAllHandler));
-    let mut watched = Watched::of(program.client.create_session(config).await?);
+    let mut watched = SdkSession::of(program.client.create_session(config).await?);
     watched.session.send("touch a file").await?;
     let call = watched.next("tool.execution_complete").await;
     assert_eq!(
@@ -87,7 +87,7 @@ async fn abort() -> Result<(), Error> {
     let program = Program::start().await?;
     let handlers = Handlers::default();
     let config = approving().with_tools(handlers.tools());
-    let mut watched = Watched::of(program.client.create_session(config).await?);
+    let mut watched = SdkSession::of(program.client.create_session(config).await?);
     watched.session.send("wait for one").await?;
     handlers.wait_for_calls(1).await;
     watched.session.abort().await?;
@@ -104,7 +104,7 @@ async fn cancel_one_of_three() -> Result<(), Error> {
     let program = Program::start().await?;
     let handlers = Handlers::default();
     let config = approving().with_tools(handlers.tools());
-    let mut watched = Watched::of(program.client.create_session(config).await?);
+    let mut watched = SdkSession::of(program.client.create_session(config).await?);
     watched.session.send("wait for three").await?;
     handlers.wait_for_calls(3).await;
     let call = handlers.call_named("b");
@@ -130,7 +130,7 @@ async fn server_killed() -> Result<(), Error> {
     let mut first = Program::start().await?;
     let handlers = Handlers::default();
     let config = approving().with_tools(handlers.tools());
-    let watched = Watched::of(first.client.create_session(config).await?);
+    let watched = SdkSession::of(first.client.create_session(config).await?);
     assert_eq!(watched.answer("hello").await?, "Hello.");
     let id = watched.session.id().clone();
     watched.session.send("wait for one").await?;
@@ -138,7 +138,7 @@ async fn server_killed() -> Result<(), Error> {
     first.kill().await;
     let second = Program::start().await?;
     let config = ResumeSessionConfig::new(id).with_permission_handler(Arc::new(ApproveAllHandler));
-    let again = Watched::of(second.client.resume_session(config).await?);
+    let again = SdkSession::of(second.client.resume_session(config).await?);
     assert_eq!(again.answer("hello again").await?, "Hello again.");
     second.end().await;
     Ok(())

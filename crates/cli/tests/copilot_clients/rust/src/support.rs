@@ -57,12 +57,12 @@ impl Program {
 }
 
 /// A session with its later events.
-pub struct Watched {
+pub struct SdkSession {
     pub session: Session,
     events: EventSubscription,
 }
 
-impl Watched {
+impl SdkSession {
     pub fn of(session: Session) -> Self {
         let events = session.subscribe();
         Self { session, events }
