@@ -50,7 +50,7 @@ fn command_in_an_answer_stands_between_whole_words() {
         let user = start_chat(&place, size, "--policy interrupt");
         user.types("slow").waits_for("two par").types("/policy");
         user.waits_for("policy interrupt").waits_for("The end.");
-        user.presses(CTRL_D);
+        user.waits_until_idle().presses(CTRL_D);
         let (_, screen) = user.leaves_chat();
         let texts = [
             "One paragraph has two\n",
