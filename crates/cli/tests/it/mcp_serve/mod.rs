@@ -180,7 +180,7 @@ fn command_that_kills_its_keeper_has_failed() {
     assert_eq!(result["isError"], true, "{result}");
     let report = &result["structuredContent"];
     assert_eq!(report["state"], "failed", "{report}");
-    let reason = "failure (the keeper of the command was killed)";
+    let reason = "the keeper of the command was killed";
     assert_eq!(report["reason"], reason);
     assert_eq!(report["verified"], "process_tree_empty", "{report}");
     let receipt = &report["receipt"];
