@@ -17,10 +17,6 @@ use crate::connection::{Client, ClientId, ClientRequestError};
     reason = "a program chooses each handler separately"
 )]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each handler of a client is independent of the others"
-)]
 pub(crate) struct ClientOptions {
     /// True if the client answers permission questions.
     pub permissions: bool,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::method::{MethodAnswer, MethodCx, MethodResult, later, open_session, read, ready};
 use super::open::reopen;
 use crate::client_parts::{ClientServer, server_name};
-use crate::hosted::{HostedSession, SessionChoice};
+use crate::hosted::{HostedSession, SessionChoice, SessionServers};
 use crate::server::CopilotServer;
 
 #[derive(Deserialize)]
@@ -125,7 +125,7 @@ fn check_known(session: &HostedSession, name: &str, reason: &str) -> Result<(), 
 
 /// Servers of the configuration and of the session.
 fn running(server: &CopilotServer, session: &HostedSession) -> Vec<Arc<McpServer>> {
-    let of_session = session.servers.as_ref().map(|servers| servers.all());
+    let of_session = session.servers.as_ref().map(SessionServers::all);
     let of_session = of_session.iter().flat_map(|servers| servers.all());
     let configured = server.system().mcp().all().iter();
     configured.chain(of_session).cloned().collect()

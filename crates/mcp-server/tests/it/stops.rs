@@ -94,7 +94,9 @@ async fn killed_command_has_a_complete_result() {
     assert_eq!(*how, EndMethod::Sigkill);
     let task = manager.get(&id).await.expect("the task");
     let result = result(&task).expect("a result");
-    let proof = evidence.proof().map(|proof| proof.as_str());
+    let proof = evidence
+        .proof()
+        .map(allstop_core::receipt::EndProof::as_str);
     assert_eq!(result["verified"].as_str(), proof, "{result}");
     assert_eq!(result["signal"], 9, "{result}");
     let output = result["output"].as_str().expect("a text");

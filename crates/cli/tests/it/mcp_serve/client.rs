@@ -71,9 +71,7 @@ impl McpUser {
     pub(super) fn errors_without_id(&self, code: i32) -> usize {
         let found = self.running.find_in_stdout(|text| {
             let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-            let messages = whole
-                .lines()
-                .map(|line| serde_json::from_str::<Value>(line));
+            let messages = whole.lines().map(serde_json::from_str::<Value>);
             let errors = messages.filter_map(Result::ok);
             Some(
                 errors

@@ -133,7 +133,13 @@ mod tests {
     #[test]
     fn redirect_of_another_login_has_another_state() {
         assert!(is_of_login("code=1&state=abc", "abc"));
-        for query in ["code=1&state=abd", "code=1", "xstate=abc", "state=abc1", ""] {
+        for query in [
+            "code=1&state=other",
+            "code=1",
+            "xstate=abc",
+            "state=abc1",
+            "",
+        ] {
             assert!(!is_of_login(query, "abc"), "{query}");
         }
         assert!(!is_of_login("state=", ""));
