@@ -82,6 +82,10 @@ impl McpJsonFile {
         if has_reserved_key(text.as_bytes()) {
             return Err(ConfigError::of_file(path, "has a reserved key", HINT));
         }
+        if text.trim_start().starts_with('[') {
+            // Serde reads an array as the fields of an object in their order.
+            return Err(ConfigError::of_file(path, "is not a JSON object", HINT));
+        }
         let document: McpJsonDocument = serde_json::from_str(&text).map_err(|error| {
             let message = error.to_string();
             // The position is a separate part of the error.
