@@ -93,7 +93,7 @@ impl SameFlags {
         if let Some(policy) = with.policy {
             flags.push("--policy", policy.as_str());
         }
-        if let Some(grace) = &with.grace {
+        if let Some(grace) = &with.grace.time {
             flags.push("--grace", &grace.to_string());
         }
         if let Some(steps) = with.max_steps {

@@ -2,12 +2,12 @@
 
 use std::num::NonZeroU32;
 
-use allstop_core::HumanDuration;
 use allstop_core::turn::StopPolicy;
 use allstop_session::FollowUp;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
+use super::grace::GraceArgs;
 use super::model::ModelArgs;
 use super::permission::PermissionArgs;
 use super::session_choice::SessionChoiceArgs;
@@ -67,14 +67,8 @@ pub(crate) struct ChatWith {
     pub(crate) policy: Option<FollowUp>,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// Time that a stop waits before it uses force [default: 2s]
-    #[arg(
-        long,
-        value_name = "TIME",
-        allow_hyphen_values = true,
-        help_heading = "Limits"
-    )]
-    pub(crate) grace: Option<HumanDuration>,
+    #[command(flatten)]
+    pub(crate) grace: GraceArgs,
     /// Maximum steps per turn [default: 50]
     #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroU32>, help_heading = "Limits")]
     pub(crate) max_steps: Option<NonZeroU32>,

@@ -3,6 +3,7 @@
 use allstop_core::HumanDuration;
 use clap::Args;
 
+use super::grace::GraceArgs;
 use super::{ModelArgs, PermissionArgs, StoreArgs, TraceArgs};
 
 pub(super) const COPILOT_HELP: &str = "\
@@ -35,14 +36,8 @@ pub(crate) struct CopilotArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) permissions: PermissionArgs,
-    /// Time that a stop waits before it uses force [default: 2s]
-    #[arg(
-        long,
-        value_name = "TIME",
-        allow_hyphen_values = true,
-        help_heading = "Limits"
-    )]
-    pub(crate) grace: Option<HumanDuration>,
+    #[command(flatten)]
+    pub(crate) grace: GraceArgs,
     /// Time that a turn keeps running after its last client disconnects
     #[arg(
         long,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use allstop_core::HumanDuration;
 use clap::{Args, ValueEnum};
 
+use super::grace::GraceArgs;
 use super::values::{age, at_least_one, deadline};
 use super::{ModelArgs, PermissionArgs, StoreArgs, TraceArgs};
 
@@ -58,14 +59,8 @@ pub(crate) struct ExecutionArgs {
     /// Time for running tasks to end by themselves after SIGTERM or Ctrl-C [default: stop them at once]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) drain: Option<HumanDuration>,
-    /// Time that a stop waits before it uses force [default: 2s]
-    #[arg(
-        long,
-        value_name = "TIME",
-        allow_hyphen_values = true,
-        help_heading = "Limits"
-    )]
-    pub(crate) grace: Option<HumanDuration>,
+    #[command(flatten)]
+    pub(crate) grace: GraceArgs,
 }
 
 /// Flags of a cluster store, `--store nats://HOST:PORT`.

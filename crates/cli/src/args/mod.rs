@@ -10,6 +10,7 @@ mod copilot;
 mod demo;
 mod doctor;
 mod execution;
+mod grace;
 mod help_end;
 mod init;
 mod mcp;

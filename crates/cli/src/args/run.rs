@@ -7,6 +7,7 @@ use allstop_core::HumanDuration;
 use allstop_core::turn::StopPolicy;
 use clap::Args;
 
+use super::grace::GraceArgs;
 use super::model::ModelArgs;
 use super::permission::PermissionArgs;
 use super::prompt::PromptArgs;
@@ -80,9 +81,8 @@ pub(crate) struct LimitArgs {
     /// Time limit of the whole run: 500ms, 1.5s, 1m30s, 8h
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = deadline)]
     pub(crate) timeout: Option<HumanDuration>,
-    /// Time that a stop waits before it uses force [default: 2s]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub(crate) grace: Option<HumanDuration>,
+    #[command(flatten)]
+    pub(crate) grace: GraceArgs,
     /// Maximum steps per turn [default: 50]
     #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroU32>)]
     pub(crate) max_steps: Option<NonZeroU32>,

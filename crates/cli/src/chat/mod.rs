@@ -107,7 +107,7 @@ async fn one_chat(
     host: &ProcessHost,
 ) -> Result<ChatEnd, CliError> {
     let signals = host.signals()?;
-    let grace = args.with.grace.map_or(GRACE_DEFAULT, Duration::from);
+    let grace = args.with.grace.or_default();
     let mut supervisor = Supervisor::new(signals, Control::new(grace));
     let terminal = host
         .output
@@ -214,7 +214,7 @@ fn config(
         options::config_with_model(&with.model, "chat", given, project)?
     };
     with.permissions.set_mode(&mut config);
-    config.deadlines.grace = with.grace.or(config.deadlines.grace);
+    config.deadlines.grace = with.grace.time.or(config.deadlines.grace);
     // A message that is sent during a turn must not end the work of the turn without a word.
     let follow_up = with.policy.or(config.session.follow_up);
     config.session.follow_up = follow_up.or(Some(FollowUp::Steer));

@@ -208,7 +208,7 @@ fn read(args: &CopilotArgs, given: HostOptions) -> Result<SystemOptions, CliErro
     let project = project::trusted(&args.model, &given.folder, &given.reporter)?;
     let mut config = config_of(&args.model, &project)?;
     args.permissions.set_mode(&mut config);
-    config.deadlines.grace = args.grace.or(config.deadlines.grace);
+    config.deadlines.grace = args.grace.time.or(config.deadlines.grace);
     let store = ProcessHost::store(&args.store, config.store.path.clone())?;
     let prompter = FixedAnswer(unasked(args));
     let record = args.model.record.clone();

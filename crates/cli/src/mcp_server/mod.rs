@@ -80,7 +80,7 @@ pub(crate) async fn serve(
     let hidden = ProcessHost::secret_variables(&[]);
     let hidden = without_exempted(&hidden, &config.shell.env);
     let commands = CommandConfig::new(host.folder.clone()).env_hidden(hidden);
-    let grace = args.grace.or(config.deadlines.grace);
+    let grace = args.grace.time.or(config.deadlines.grace);
     let grace = grace.map_or(GRACE_DEFAULT, Into::into);
     let opened = async |sessions: &OwnedSessions, supervisor: &mut Supervisor| {
         // There are no sessions: other terminals see a server without sessions.

@@ -218,7 +218,7 @@ fn config(
     args.permissions.set_mode(&mut config);
     let flags = &args.limits;
     config.deadlines.run = flags.timeout.or(config.deadlines.run);
-    config.deadlines.grace = flags.grace.or(config.deadlines.grace);
+    config.deadlines.grace = flags.grace.time.or(config.deadlines.grace);
     let limits = &mut config.limits;
     limits.max_steps = flags.max_steps.map_or(limits.max_steps, NonZero::get);
     limits.max_turns = flags.max_turns.map(NonZero::get).or(limits.max_turns);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use allstop_core::StopReason;
 use allstop_runtime::{Envelope, OpenSession, QuestionRecipient, SessionCost};
-use allstop_scope::{GRACE_DEFAULT, WorkCx};
+use allstop_scope::WorkCx;
 use allstop_terminal::QuestionPrompt;
 use allstop_tools::Prompter;
 use allstop_tools::permission::FixedAnswer;
@@ -50,7 +50,7 @@ pub(crate) async fn run(args: RunArgs, host: &ProcessHost) -> Result<Exit, CliEr
     // Handle signals before all other work. From this line on, a signal ends the run with an envelope: a JSON object
     // with the result.
     let signals = host.signals()?;
-    let mut control = Control::new(args.limits.grace.map_or(GRACE_DEFAULT, Duration::from));
+    let mut control = Control::new(args.limits.grace.or_default());
     control.set_timeout(host.started, args.limits.timeout.map(Duration::from));
     let mut supervisor = Supervisor::new(signals, control);
     let no_terminal = NoTerminalPrompter::default();

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::HumanDuration;
 use allstop_runtime::{
     AgentExecutorOptions, ContextConversations, QuestionRecipient, SessionSetup, StoreChoice,
     System, SystemOptions, SystemStore, open_store,
@@ -80,9 +79,7 @@ impl AgentChoice {
         match args.agent {
             TaskAgent::Echo => {
                 let mut scopes = given.scopes;
-                scopes.grace = args
-                    .grace
-                    .map_or(GRACE_DEFAULT, |HumanDuration(grace)| grace);
+                scopes.grace = args.grace.or_default();
                 let store = store_or(None)?;
                 Ok(Self::Echo { store, scopes })
             }
@@ -91,7 +88,7 @@ impl AgentChoice {
                 let mut config = config_with_model(&args.model, "serve", &given, &project)?;
                 let definitions = definitions::load(&project.definitions, &given.reporter);
                 args.permissions.set_mode(&mut config);
-                config.deadlines.grace = args.grace.or(config.deadlines.grace);
+                config.deadlines.grace = args.grace.time.or(config.deadlines.grace);
                 let limits = &mut config.limits;
                 limits.max_steps = args.max_steps.map_or(limits.max_steps, NonZero::get);
                 let store = store_or(config.store.path.clone())?;

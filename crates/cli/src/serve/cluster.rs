@@ -34,9 +34,7 @@ pub(super) fn store(args: &ExecutionArgs) -> Result<Option<StoreChoice>, CliErro
         return Ok(None);
     };
     let HumanDuration(lease) = args.cluster.lease;
-    let grace = args
-        .grace
-        .map_or(allstop_scope::GRACE_DEFAULT, |HumanDuration(grace)| grace);
+    let grace = args.grace.or_default();
     let shortest = (grace + FORCE_MAX) * 2;
     if lease < shortest {
         return Err(CliError::usage(format!(

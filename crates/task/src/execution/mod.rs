@@ -12,6 +12,7 @@ mod lifecycle;
 #[cfg(test)]
 mod lifecycle_tests;
 mod part_receipts;
+mod parts;
 mod processing;
 mod repeat_pause;
 mod run_loop;
