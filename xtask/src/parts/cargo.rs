@@ -22,7 +22,11 @@ pub(super) fn install(list: &Path, into: &Path) -> anyhow::Result<()> {
 pub(super) fn install_package(manifest: &Path, into: &Path) -> anyhow::Result<()> {
     let folder = manifest.parent().context("a manifest is in a folder")?;
     let mut install = workspace::cargo();
-    install.args(["install", "--path"]).arg(folder);
+    install
+        .args(["install", "--path"])
+        .arg(folder)
+        // Otherwise the build of the Copilot SDK downloads the official program, which no test uses.
+        .env("COPILOT_SKIP_CLI_DOWNLOAD", "1");
     build(&folder.display().to_string(), &mut install, into)
 }
 

@@ -127,7 +127,7 @@ async fn cancel_one_of_three() -> Result<(), Error> {
 
 /// A killed program leaves a session that the next program resumes.
 async fn server_killed() -> Result<(), Error> {
-    let mut first = Program::start().await?;
+    let first = Program::start().await?;
     let handlers = Handlers::default();
     let config = approving().with_tools(handlers.tools());
     let watched = SdkSession::of(first.client.create_session(config).await?);
@@ -135,7 +135,7 @@ async fn server_killed() -> Result<(), Error> {
     let id = watched.session.id().clone();
     watched.session.send("wait for one").await?;
     handlers.wait_for_calls(1).await;
-    first.kill().await;
+    first.kill();
     let second = Program::start().await?;
     let config = ResumeSessionConfig::new(id).with_permission_handler(Arc::new(ApproveAllHandler));
     let again = SdkSession::of(second.client.resume_session(config).await?);

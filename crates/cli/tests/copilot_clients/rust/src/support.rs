@@ -1,7 +1,7 @@
 //! Parts of all scenarios: the program, a session with its events, and tools with an account of their calls.
 
 use std::collections::BTreeMap;
-use std::process::Stdio;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -9,50 +9,34 @@ use github_copilot_sdk::session::Session;
 use github_copilot_sdk::subscription::EventSubscription;
 use github_copilot_sdk::tool::ToolHandler;
 use github_copilot_sdk::types::{Tool, ToolInvocation};
-use github_copilot_sdk::{Client, Error, ToolResult};
+use github_copilot_sdk::{Client, ClientOptions, Error, ToolResult};
 use serde_json::{Value, json};
-use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
 /// The program that the SDK drives.
 pub struct Program {
     pub client: Client,
-    child: Child,
 }
 
 impl Program {
     pub async fn start() -> Result<Self, Error> {
         let program = std::env::var_os("COPILOT_CLI_PATH").expect("COPILOT_CLI_PATH");
-        let mut child = Command::new(program)
-            .args(
-                std::env::args()
-                    .skip(1)
-                    .take_while(|argument| argument != "--"),
-            )
-            .args(["--server", "--stdio", "--no-auto-update"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("the program starts");
-        let reader = child.stdout.take().expect("its output");
-        let writer = child.stdin.take().expect("its input");
-        let cwd = std::env::current_dir().expect("a folder");
-        let client = Client::from_streams(reader, writer, cwd)?;
-        client.verify_protocol_version().await?;
-        Ok(Self { client, child })
+        let arguments = std::env::args().skip(1);
+        let options = ClientOptions::default()
+            .with_program(PathBuf::from(program))
+            .with_prefix_args(arguments.take_while(|argument| argument != "--"))
+            .with_cwd(std::env::current_dir().expect("a folder"));
+        let client = Client::start(options).await?;
+        Ok(Self { client })
     }
 
-    /// Ends the connection. The program then ends by itself.
-    pub async fn end(mut self) {
+    /// Closes the sessions. The SDK then kills the program.
+    pub async fn end(self) {
         self.client.stop().await.expect("a stop without errors");
-        drop(self.client);
-        let status = self.child.wait().await.expect("the status of the program");
-        assert!(status.success(), "{status}");
     }
 
-    pub async fn kill(&mut self) {
-        self.child.kill().await.expect("the program is killed");
+    pub fn kill(&self) {
+        self.client.force_stop();
     }
 }
 
