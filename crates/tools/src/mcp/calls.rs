@@ -6,9 +6,11 @@
 //!    lists. The code that removes the entry reports the call's end to the registration.
 //! 2. An answer whose call has no entry is dropped, so a late answer never reaches a later call.
 //! 3. After the table has begun to end, no call begins on the connection.
+//! 4. The entry of a call that the server continues as a task stays in the table until the end of the task.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use allstop_core::receipt::{EndMethod, EndProof, Evidence};
@@ -25,6 +27,7 @@ use super::cancellation::{CallCancellation, SendRefusal, UnsentCancellations};
 use super::connection_end::ConnectionEnd;
 use super::elicitation::SentQuestion;
 use super::limits::CALLS_MAX;
+use super::server_task::ServerTask;
 use crate::call_progress::CallProgress;
 
 #[derive(Debug, Default)]
@@ -49,7 +52,20 @@ struct OpenMcpCall {
     questions: mpsc::Sender<SentQuestion>,
     cancel: Arc<CallCancellation>,
     registration: Registration,
+    /// Receives the task that continues the call. `None` if the call is a task now.
+    continued: Option<oneshot::Sender<ServerTask>>,
+    /// Id of the task that continues the call.
+    task_id: Option<Arc<str>>,
     answer: oneshot::Sender<AnsweredCall>,
+}
+
+/// A call whose request was sent.
+#[derive(Debug)]
+pub(super) struct BegunCall {
+    pub(super) handle: RequestHandle<RoleClient>,
+    /// Receives the task, if the server continues the call as a task.
+    pub(super) continued: oneshot::Receiver<ServerTask>,
+    pub(super) answered: oneshot::Receiver<AnsweredCall>,
 }
 
 /// Channels to the future of a call, for the messages of the server during the call.
@@ -70,6 +86,8 @@ pub(super) struct AnsweredCall {
 pub(super) enum CallAnswer {
     Result(Box<ServerResult>),
     Error(ErrorData),
+    /// The server reports that it has cancelled the task of the call.
+    Cancelled,
     /// The server answered, but the answer cannot be parsed for this reason.
     Unreadable(Cow<'static, str>),
     /// The server closed the HTTP response before it sent an answer. The server may still run the call.
@@ -86,6 +104,7 @@ impl AnsweredCall {
                 self.registration.finish(Ending::Returned);
             }
             CallAnswer::Error(_) => confirmed(self.registration),
+            CallAnswer::Cancelled => task_cancelled(self.registration),
             CallAnswer::Cut(why) => not_confirmed(self.registration, &why),
             CallAnswer::Ended(ended) => ended.conclude(self.registration),
         }
@@ -99,6 +118,16 @@ pub(super) fn confirmed(registration: Registration) {
         evidence: Evidence::verified(EndProof::RemoteConfirmed),
     });
 }
+
+/// Reports a call as stopped, because its task has the status `cancelled`.
+pub(super) fn task_cancelled(mut registration: Registration) {
+    registration.details_mut().note = Some(TASK_CANCELLED.into());
+    confirmed(registration);
+}
+
+/// Note on the evidence of a cancelled task. Since revision 2025-11-25, the server must report this status even if the
+/// execution cannot be ended at once.
+const TASK_CANCELLED: &str = "the server reports the status `cancelled` of its task";
 
 /// Reports a call whose end is not known.
 pub(super) fn not_confirmed(mut registration: Registration, why: &str) {
@@ -123,7 +152,7 @@ impl OpenCalls {
         cancel: &Arc<CallCancellation>,
         channels: CallChannels,
         registration: Registration,
-    ) -> Result<(RequestHandle<RoleClient>, oneshot::Receiver<AnsweredCall>), CallRefused> {
+    ) -> Result<BegunCall, CallRefused> {
         let mut table = self.table.lock();
         let refused = if let Some(why) = &table.ending {
             CallRefused::Ending(Arc::clone(why))
@@ -133,16 +162,23 @@ impl OpenCalls {
             match cancel.send(request, options) {
                 Ok(handle) => {
                     let (answer, answered) = oneshot::channel();
+                    let (continues, continued) = oneshot::channel();
                     let open = OpenMcpCall {
                         token: handle.progress_token.clone(),
                         progress: channels.progress,
                         questions: channels.questions,
                         cancel: Arc::clone(cancel),
                         registration,
+                        continued: Some(continues),
+                        task_id: None,
                         answer,
                     };
                     table.open.insert(handle.id.clone(), open);
-                    return Ok((handle, answered));
+                    return Ok(BegunCall {
+                        handle,
+                        continued,
+                        answered,
+                    });
                 }
                 Err(SendRefusal::Cancelled) => CallRefused::Cancelled,
                 Err(SendRefusal::Refused) => CallRefused::Refused,
@@ -153,12 +189,25 @@ impl OpenCalls {
         Err(refused)
     }
 
-    /// Delivers an answer. `Err` if no open call has this id.
+    /// Delivers an answer. `Err` if no open call has this id. A call that the server continues as a task stays open.
     pub(super) fn answer(&self, id: &RequestId, answer: CallAnswer) -> Result<(), CallAnswer> {
-        let open = self.table.lock().open.remove(&exact(id));
-        let Some(open) = open else {
+        let mut table = self.table.lock();
+        let Entry::Occupied(mut entry) = table.open.entry(exact(id)) else {
             return Err(answer);
         };
+        if let CallAnswer::Result(result) = &answer
+            && let Some(task) = ServerTask::created(result)
+            && let Some(continued) = entry.get_mut().continued.take()
+        {
+            let open = entry.get_mut();
+            open.task_id = Some(Arc::clone(&task.id));
+            open.cancel.continued_as(&task);
+            // Fails if the call is abandoned. Its task is cancelled then.
+            drop(continued.send(task));
+            return Ok(());
+        }
+        let open = entry.remove();
+        drop(table);
         match &answer {
             // No answer will arrive, so a cancellation informs the server that no caller waits.
             CallAnswer::Cut(why) => open.cancel.request(why),
@@ -187,14 +236,22 @@ impl OpenCalls {
         }
     }
 
-    /// Channel to the call that a question of the server belongs to. `origin` is the id of its request, if it is known.
-    /// Otherwise the question belongs to the only open call.
-    pub(super) fn asker(&self, origin: Option<&RequestId>) -> Option<mpsc::Sender<SentQuestion>> {
+    /// Channel to the call that a question of the server belongs to. `task` is the id of its task and `origin` the id of
+    /// its request, if they are known. Otherwise the question belongs to the only open call.
+    pub(super) fn asker(
+        &self,
+        task: Option<&str>,
+        origin: Option<&RequestId>,
+    ) -> Option<mpsc::Sender<SentQuestion>> {
         let table = self.table.lock();
-        let open = match origin {
-            Some(id) => table.open.get(&exact(id)),
-            None if table.open.len() == 1 => table.open.values().next(),
-            None => None,
+        let open = match (task, origin) {
+            (Some(task), _) => {
+                let mut open = table.open.values();
+                open.find(|open| open.task_id.as_deref() == Some(task))
+            }
+            (None, Some(id)) => table.open.get(&exact(id)),
+            (None, None) if table.open.len() == 1 => table.open.values().next(),
+            (None, None) => None,
         };
         let open = open.filter(|open| !open.cancel.is_cancelled());
         open.map(|open| open.questions.clone())

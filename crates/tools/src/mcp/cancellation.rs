@@ -1,8 +1,9 @@
-//! Cancellation of a call to an MCP server. A cancellation is sent at most once, and after the request of the call.
+//! Cancellation of a call to an MCP server. A cancellation is sent at most once, and after the request of the call. If the
+//! server continues the call as a task, `tasks/cancel` cancels the task.
 //!
 //! Invariants:
 //! 1. `notifications/cancelled` is sent at most once per request, and never for a request that was answered or never
-//!    sent.
+//!    sent. `tasks/cancel` is sent at most once per task.
 //! 2. A request for a cancellation never waits, because stops and destructors request cancellations. Closing the
 //!    connection waits until the cancellation is written.
 
@@ -15,6 +16,8 @@ use parking_lot::Mutex;
 use rmcp::model::{CancelledNotification, CancelledNotificationParam, RequestId};
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient};
 use tokio::task::coop::unconstrained;
+
+use super::server_task::ServerTask;
 
 #[derive(Debug)]
 pub(super) struct CallCancellation {
@@ -60,6 +63,8 @@ impl fmt::Debug for UnsentCancellations {
 enum CancelState {
     Unsent,
     Sent(RequestId),
+    /// The server continues the call as this task.
+    Continued(ServerTask),
     Cancelled,
     Answered,
 }
@@ -104,14 +109,19 @@ impl CallCancellation {
     /// Sends the cancellation, unless the server has answered. Only the first call of this method sends it.
     pub(super) fn request(&self, reason: &str) {
         let mut state = self.state.lock();
-        let id = match &*state {
-            CancelState::Unsent => None,
-            CancelState::Sent(id) => Some(id.clone()),
-            CancelState::Cancelled | CancelState::Answered => return,
-        };
-        *state = CancelState::Cancelled;
+        if matches!(*state, CancelState::Cancelled | CancelState::Answered) {
+            return;
+        }
+        let before = std::mem::replace(&mut *state, CancelState::Cancelled);
         drop(state);
-        let Some(id) = id else { return };
+        match before {
+            CancelState::Sent(id) => self.cancel_request(id, reason),
+            CancelState::Continued(task) => self.cancel_task(task),
+            CancelState::Unsent | CancelState::Cancelled | CancelState::Answered => {}
+        }
+    }
+
+    fn cancel_request(&self, id: RequestId, reason: &str) {
         let params = CancelledNotificationParam::new(Some(id), Some(reason.to_owned()));
         let notification = CancelledNotification::new(params);
         let peer = self.peer.clone();
@@ -120,6 +130,23 @@ impl CallCancellation {
             drop(peer.send_notification(notification.into()).await);
         };
         self.unsent.add(sending.boxed());
+    }
+
+    fn cancel_task(&self, task: ServerTask) {
+        let peer = self.peer.clone();
+        self.unsent
+            .add(async move { task.cancel(&peer).await }.boxed());
+    }
+
+    /// Records that the server continues the call as a task. If the call was cancelled before, cancels the task.
+    pub(super) fn continued_as(&self, task: &ServerTask) {
+        let mut state = self.state.lock();
+        if matches!(*state, CancelState::Cancelled) {
+            drop(state);
+            self.cancel_task(task.clone());
+        } else {
+            *state = CancelState::Continued(task.clone());
+        }
     }
 
     /// Records that the server has answered. After that, no cancellation is sent.

@@ -3,12 +3,18 @@
 use std::sync::Arc;
 
 use rmcp::ClientHandler;
-use rmcp::model::{ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData};
+use rmcp::model::{
+    ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData,
+    RequestParamsMeta as _,
+};
 use rmcp::service::{InboundStreamOrigin, RequestContext, RoleClient};
 use tokio::sync::oneshot;
 
 use super::calls::OpenCalls;
 use super::elicitation::SentQuestion;
+
+/// Metadata of a question that belongs to a task, since revision 2025-11-25.
+const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
 /// Handler of one connection. Questions go to the call that they belong to; a question without a call is dismissed.
 #[derive(Debug)]
@@ -32,7 +38,7 @@ impl ClientHandler for McpClientHandler {
             _ => None,
         };
         let cancelled = ElicitResult::new(ElicitationAction::Cancel);
-        let Some(call) = self.calls.asker(origin) else {
+        let Some(call) = self.calls.asker(task_of(&params, &context), origin) else {
             return Ok(cancelled);
         };
         let (answer, answered) = oneshot::channel();
@@ -45,4 +51,14 @@ impl ClientHandler for McpClientHandler {
             () = context.ct.cancelled() => Ok(cancelled),
         }
     }
+}
+
+/// Id of the task that a question belongs to, if the server names one.
+fn task_of<'a>(
+    params: &'a ElicitRequestParams,
+    context: &'a RequestContext<RoleClient>,
+) -> Option<&'a str> {
+    let of_params = params.meta().and_then(|meta| meta.get(RELATED_TASK));
+    let related = of_params.or_else(|| context.meta.get(RELATED_TASK))?;
+    related.get("taskId")?.as_str()
 }

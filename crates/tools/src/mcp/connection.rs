@@ -6,17 +6,18 @@ use std::sync::Arc;
 use allstop_core::receipt::ItemKind;
 use allstop_scope::{Ending, Registration, Scope, WorkSpec};
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, JsonObject, RequestMetaObject,
-    ServerResult,
+    CallToolRequest, CallToolRequestParams, ClientRequest, RequestMetaObject, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::call_task::result_of;
+use super::call_task::follow;
 use super::calls::{
-    AnsweredCall, CallAnswer, CallChannels, CallRefused, OpenCalls, confirmed, not_confirmed,
+    AnsweredCall, BegunCall, CallAnswer, CallChannels, CallRefused, OpenCalls, confirmed,
+    not_confirmed, task_cancelled,
 };
 use super::cancellation::CallCancellation;
 use super::config::OnIgnoredCancel;
@@ -26,6 +27,7 @@ use super::input_round::answers;
 use super::limits::{
     CALLS_MAX, CANCEL_SETTLE, CANCEL_SETTLE_BEFORE_CLOSE, PROGRESS_INTERVAL, ROUNDS_MAX,
 };
+use super::server_task::{RequestedTask, ServerTask};
 use super::state::ServerLifetime;
 use super::url_query::without_queries;
 use crate::call_link::CallLink;
@@ -47,32 +49,34 @@ pub(super) struct Connection {
 /// A request that was sent. Dropping this value before the end of the request cancels the request.
 struct SentCall<'a> {
     connection: &'a Connection,
+    invocation: &'a ToolInvocation,
     cancel: Arc<CallCancellation>,
     handle: RequestHandle<RoleClient>,
     /// True after the protocol library has resolved the handle.
     handle_spent: bool,
     answered: oneshot::Receiver<AnsweredCall>,
+    /// `None` after the server has continued the call as a task.
+    continued: Option<oneshot::Receiver<ServerTask>>,
+    /// Follows the task that continues the call.
+    following: Option<BoxFuture<'a, String>>,
     ended: bool,
 }
 
 impl Connection {
-    /// Runs one call of a tool. A server that needs information first gets several requests.
+    /// Runs one call of a tool. A server that needs information first gets several requests. `task` is the task that the
+    /// tool requires, if any.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call at the server.
     pub(super) async fn call(
         &self,
-        tool: &str,
-        arguments: JsonObject,
+        mut params: CallToolRequestParams,
+        task: Option<RequestedTask>,
         invocation: &ToolInvocation,
     ) -> Result<ServerResult, ToolError> {
-        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         for _ in 0..ROUNDS_MAX {
-            let required = match self.request(params.clone(), invocation).await? {
+            let required = match self.request(params.clone(), task, invocation).await? {
                 ServerResult::InputRequiredResult(required) => required,
-                ServerResult::CreateTaskResult(created) => {
-                    return result_of(self, &created.task, tool, invocation).await;
-                }
                 result => return Ok(result),
             };
             // No request is open now, so a stop leaves nothing at the server.
@@ -92,10 +96,11 @@ impl Connection {
         )))
     }
 
-    /// Sends one request, and waits for its answer.
+    /// Sends one request, and waits for its answer, or for the end of the task that continues it.
     async fn request(
         &self,
         params: CallToolRequestParams,
+        task: Option<RequestedTask>,
         invocation: &ToolInvocation,
     ) -> Result<ServerResult, ToolError> {
         let scope = &invocation.scope;
@@ -104,7 +109,10 @@ impl Connection {
             Arc::clone(&self.calls.unsent),
         ));
         let registration = register(scope, &params.name, &cancel)?;
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let request = match task {
+            Some(task) => task.request(&params),
+            None => ClientRequest::CallToolRequest(CallToolRequest::new(params)),
+        };
         let mut options = PeerRequestOptions::no_options();
         if let Some(trace) = &invocation.trace {
             let mut meta = RequestMetaObject::new();
@@ -126,13 +134,20 @@ impl Connection {
         let begun = self
             .calls
             .begin(request, options, &cancel, channels, registration);
-        let (handle, answered) = begun.map_err(|refused| self.refused_error(refused))?;
+        let BegunCall {
+            handle,
+            continued,
+            answered,
+        } = begun.map_err(|refused| self.refused_error(refused))?;
         let mut call = SentCall {
             connection: self,
+            invocation,
             cancel,
             handle,
             handle_spent: false,
             answered,
+            continued: Some(continued),
+            following: None,
             ended: false,
         };
         let answered = tokio::select! {
@@ -224,10 +239,31 @@ fn register(
         .map_err(|refused| ToolError::new(refused.to_string()))
 }
 
-pub(super) fn reason(scope: &Scope) -> String {
+fn reason(scope: &Scope) -> String {
     scope
         .cause()
         .map_or_else(|| "stopped".to_owned(), |cause| cause.to_string())
+}
+
+/// Waits for the task that continues a call.
+async fn created(continued: &mut Option<oneshot::Receiver<ServerTask>>) -> ServerTask {
+    let task = match continued {
+        Some(receiver) => receiver.await.ok(),
+        None => None,
+    };
+    *continued = None;
+    match task {
+        Some(task) => task,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until a task can no longer be followed.
+async fn followed(following: &mut Option<BoxFuture<'_, String>>) -> String {
+    match following {
+        Some(following) => following.await,
+        None => std::future::pending().await,
+    }
 }
 
 impl SentCall<'_> {
@@ -236,6 +272,14 @@ impl SentCall<'_> {
             tokio::select! {
                 biased;
                 answered = &mut self.answered => return answered.map_err(|_gone| self.failed("its connection was lost")),
+                task = created(&mut self.continued) => {
+                    let call = self.handle.id.clone();
+                    self.following = Some(follow(self.connection, call, task, self.invocation).boxed());
+                }
+                why = followed(&mut self.following) => {
+                    self.cancel.request(&why);
+                    return Err(self.failed(&why));
+                }
                 seen = &mut self.handle.rx, if !self.handle_spent => {
                     self.handle_spent = true;
                     // Only a failure to send is handled here. In all other cases the table of open calls already has
@@ -297,6 +341,9 @@ impl SentCall<'_> {
                 "the server `{server}` was lost before it answered: {}",
                 loss.why
             ),
+            None if self.following.is_some() => {
+                format!("the server `{server}` has not ended its task after tasks/cancel")
+            }
             None => format!("the server `{server}` has not answered notifications/cancelled"),
         }
     }
@@ -361,6 +408,13 @@ fn conclude(
                 error.message
             )))
         }
+        CallAnswer::Cancelled => {
+            task_cancelled(registration);
+            acknowledge(scope);
+            Err(ToolError::new(format!(
+                "the server `{server}` has cancelled the call"
+            )))
+        }
         CallAnswer::Unreadable(why) => {
             registration.finish(Ending::Returned);
             Err(ToolError::new(format!(
@@ -386,6 +440,6 @@ fn conclude(
 }
 
 /// Acknowledges the stop of a call. Has no effect without a stop.
-pub(super) fn acknowledge(scope: &Scope) {
+fn acknowledge(scope: &Scope) {
     drop(scope.stopped_at("mcp call").now_or_never());
 }

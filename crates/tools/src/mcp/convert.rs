@@ -10,6 +10,7 @@ use rmcp::model::{
 use serde_json::Value;
 
 use super::limits::{DESCRIPTION_CHARS_MAX, SCHEMA_BYTES_MAX};
+use super::task_support::needs_task;
 use crate::registry::{ArgumentCheck, TOOL_NAME_LEN_MAX};
 
 /// A tool as described by its server.
@@ -22,11 +23,14 @@ pub(super) struct McpToolDefinition {
     pub(super) description: Arc<str>,
     pub(super) input_schema: Arc<Value>,
     pub(super) effect: Effect,
+    /// True if the tool must be called as a task.
+    pub(super) needs_task: bool,
 }
 
 impl McpToolDefinition {
     /// Converts a tool. The error is the reason, for people, why the tool cannot be used.
     pub(super) fn of(server: &str, tool: Tool) -> Result<Self, String> {
+        let needs_task = needs_task(&tool);
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let plain = tool.name.chars().map(|c| if fits(c) { c } else { '_' });
         let name = format!("{server}__{}", plain.collect::<String>());
@@ -49,6 +53,7 @@ impl McpToolDefinition {
             description: shortened(description).into(),
             input_schema: Arc::new(input_schema),
             effect: effect(tool.annotations.as_ref()),
+            needs_task,
         })
     }
 }

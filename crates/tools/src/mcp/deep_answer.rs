@@ -9,6 +9,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
+use super::task_support;
+
 /// Maximum depth of arrays and objects that `serde_json` parses. Its recursion has this limit, so that no text can
 /// overflow the stack.
 const DEPTH_MAX: usize = 127;
@@ -23,9 +25,14 @@ struct AnswerHead {
     method: Option<IgnoredAny>,
 }
 
-/// Returns the message that replaces this answer; `None` if the message is no answer or can be parsed. Check the
-/// message for reserved keys first.
+/// Returns the message that replaces this message before the protocol library parses it, if any. Check the message for
+/// reserved keys first.
 pub(super) fn replacement(message: &[u8]) -> Option<String> {
+    unreadable(message).or_else(|| task_support::replacement(message))
+}
+
+/// Returns the message that replaces this answer; `None` if the message is no answer or can be parsed.
+fn unreadable(message: &[u8]) -> Option<String> {
     if nesting_depth(message) <= DEPTH_MAX {
         return None;
     }

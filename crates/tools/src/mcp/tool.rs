@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use rmcp::model::CallToolRequestParams;
 use serde_json::Value;
 
 use super::convert::{McpToolDefinition, McpToolResult, content_of};
 use super::server::McpServer;
+use super::server_task::RequestedTask;
 use crate::output::{BoundedOutput, OutputFolder, OutputLimits};
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 
@@ -15,6 +17,7 @@ use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 pub(super) struct McpTool {
     spec: ToolSpec,
     tool: Arc<str>,
+    task: Option<RequestedTask>,
     server: Arc<McpServer>,
     output_folder: Arc<OutputFolder>,
 }
@@ -34,9 +37,12 @@ impl McpTool {
             parallel: true,
             name_in_rules: None,
         };
+        // After this time, no caller waits for the task.
+        let kept_for = spec.timeout;
         Self {
             spec,
             tool: Arc::clone(&definition.tool),
+            task: definition.needs_task.then_some(RequestedTask { kept_for }),
             server: Arc::clone(server),
             output_folder: Arc::clone(output_folder),
         }
@@ -54,7 +60,8 @@ impl McpTool {
         };
         let connection = self.server.connection(&invocation.scope).await;
         let connection = connection.map_err(ToolError::new)?;
-        let result = connection.call(&self.tool, arguments, &invocation).await?;
+        let params = CallToolRequestParams::new(self.tool.to_string()).with_arguments(arguments);
+        let result = connection.call(params, self.task, &invocation).await?;
         let Some(content) = content_of(result) else {
             return Err(ToolError::new(format!(
                 "the server `{}` did not return a tool result",

@@ -3,6 +3,8 @@
 //!
 //! `allstop-tools-mcp-server LOG [hang|hang_later|refuse|die|endless|stubborn|deaf|silent|picky]`
 
+mod task_tool;
+
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, Write as _};
@@ -100,7 +102,11 @@ fn handle(message: &Value, mode: &str, waiting: &Waiting) {
             let asking = ASKING.lock().expect("no panic");
             answer_text(&asking, &message["result"].to_string());
         }
+        "" if id == task_tool::QUESTION => task_tool::answered(&message["result"]),
         "tools/call" => call(id, &message["params"], waiting),
+        method @ ("tasks/get" | "tasks/result" | "tasks/cancel") => {
+            task_tool::request(id, method, &message["params"]);
+        }
         "notifications/cancelled" => {
             let key = message["params"]["requestId"].to_string();
             let told = waiting.lock().expect("no panic").get(&key).cloned();
@@ -177,6 +183,7 @@ fn tools() -> Value {
         {"name": "fail", "inputSchema": any},
         {"name": "large", "inputSchema": any},
         {"name": "change", "inputSchema": any},
+        task_tool::tool(),
     ])
 }
 
@@ -198,6 +205,7 @@ fn call(id: &Value, params: &Value, waiting: &Waiting) {
     let arguments = &params["arguments"];
     let text = match params["name"].as_str().unwrap_or_default() {
         "echo" => arguments["text"].as_str().unwrap_or_default().to_owned(),
+        "research" => return task_tool::call(id, params),
         "wait" => return wait(id.clone(), params.clone(), waiting),
         "exit" => {
             say_error("the disk is full");

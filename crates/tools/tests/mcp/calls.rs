@@ -31,6 +31,7 @@ async fn tools_are_named_after_their_server_and_have_its_hints() {
             ("t__fail", Effect::Irreversible),
             ("t__large", Effect::Irreversible),
             ("t__change", Effect::Irreversible),
+            ("t__research", Effect::Irreversible),
         ]
     );
     assert_eq!(tools[0].spec().input_schema["required"], json!(["text"]));

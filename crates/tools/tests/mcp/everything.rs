@@ -107,3 +107,31 @@ async fn call_that_ignores_its_stop_ends_with_its_server() {
     wait_until("it is there again", || place.state().to_string() == "ready").await;
     assert_eq!(echo(&place).await, "Echo: on");
 }
+
+const TASK: &str = "t__simulate-research-query";
+
+/// The server asks its question with a separate request, and the client declines, because there is no person.
+#[tokio::test]
+async fn tool_that_requires_a_task_asks_and_returns_its_result() {
+    let Some(place) = place(|_| {}).await else {
+        return;
+    };
+    let arguments = json!({"topic": "stops", "ambiguous": true});
+    let report = place.call(TASK, arguments).await.unwrap();
+    assert!(report.starts_with("# Research Report: stops"), "{report}");
+    assert!(report.contains("User declined"), "{report}");
+}
+
+#[tokio::test]
+async fn stopped_task_is_cancelled_at_the_server() {
+    let Some(place) = place(|_| {}).await else {
+        return;
+    };
+    let call = place.start(TASK, json!({"topic": "stops"}));
+    // The stop may arrive before or after the server has created the task.
+    let receipt = call.stop().await;
+    let item = only_item(&receipt);
+    assert_eq!(state_of(&item), "stopped", "{item}");
+    assert!(receipt.quiet(), "{item}");
+    assert_eq!(echo(&place).await, "Echo: on");
+}

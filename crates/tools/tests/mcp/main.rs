@@ -18,3 +18,4 @@ mod stateless;
 mod status_events;
 mod stops;
 mod support;
+mod task_calls;

@@ -152,13 +152,13 @@ async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) ->
 
 /// A person with this answer, or without one.
 #[derive(Debug)]
-struct Person {
+pub(crate) struct Person {
     answer: Option<FormAnswer>,
     asked: Notify,
 }
 
 impl Person {
-    fn with(answer: Option<FormAnswer>) -> Arc<Self> {
+    pub(crate) fn with(answer: Option<FormAnswer>) -> Arc<Self> {
         Arc::new(Self {
             answer,
             asked: Notify::new(),
@@ -197,7 +197,7 @@ impl CallObserver for Linked {
     }
 }
 
-fn link(person: &Arc<Person>) -> CallLink {
+pub(crate) fn link(person: &Arc<Person>) -> CallLink {
     CallLink::new(CallId::new("call_1"), Arc::new(Linked(Arc::clone(person))))
 }
 

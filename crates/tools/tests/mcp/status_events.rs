@@ -43,7 +43,7 @@ async fn outage_and_recovery_are_reported_with_the_tools() {
     assert!(
         line.ends_with(
             "; until then these fail: t__echo, t__wait, t__add, t__put, t__exit, t__mutter, \
-            t__dotted_name_x, t__fail and 2 more"
+            t__dotted_name_x, t__fail and 3 more"
         ),
         "{line}"
     );
