@@ -79,7 +79,7 @@ pub(super) async fn run(
     let state = ChatState::new(input, control);
     let questions =
         SessionQuestions::new(chat.view.queue().clone(), chat.view.style, mode.rest_hint());
-    let forms = ServerForms::of(&chat.session);
+    let forms = ServerForms::of(&chat.session, chat.view.types);
     let cost = earlier_cost(&chat).await;
     let images = ImageFinder::in_folder(chat.system.folder());
     let mut chat_loop = ChatLoop {

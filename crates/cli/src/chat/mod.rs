@@ -257,6 +257,7 @@ async fn open(
         let config = config(&with, continues, &given, &project)?;
         let definitions = start::definitions::load(&project.definitions, &given.reporter);
         let store = ProcessHost::store(&store, config.store.path.clone())?;
+        options::note_unusable_servers(&config, &given.reporter);
         let mut system = options::system(store, record, given, config, prompter);
         system.definitions = definitions;
         let history = system

@@ -22,7 +22,7 @@ use crate::exit::Exit;
 use crate::host::{ProcessHost, variable};
 use crate::server_loop::{HostedServer, run_server};
 use crate::shutdown::write_back;
-use crate::start::options::{HostOptions, config_of, system};
+use crate::start::options::{HostOptions, config_of, note_unusable_servers, system};
 use crate::start::project;
 use crate::start::{self, StartFailure, StartStage};
 use crate::supervise::Supervisor;
@@ -213,6 +213,7 @@ fn read(args: &CopilotArgs, given: HostOptions) -> Result<SystemOptions, CliErro
     let prompter = FixedAnswer(unasked(args));
     let record = args.model.record.clone();
     let has_model = config.model.name.is_some();
+    note_unusable_servers(&config, &given.reporter);
     let mut options = system(store, record, given, config, Arc::new(prompter));
     if !has_model {
         options.model = Some(ModelChoice::PerSession);

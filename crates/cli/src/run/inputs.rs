@@ -20,7 +20,9 @@ use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::image_file;
 use crate::image_names::{is_image_name, names, sent_as_text};
-use crate::start::options::{HostOptions, config_of, config_with_model, system};
+use crate::start::options::{
+    HostOptions, config_of, config_with_model, note_unusable_servers, system,
+};
 use crate::start::project::TrustedProject;
 use crate::start::{self, StartFailure, StartReporter};
 use crate::supervise::Supervisor;
@@ -63,6 +65,7 @@ pub(super) async fn read(
         config.session.on_background_end = Some(OnBackgroundEnd::Note);
         let record = args.model.record.clone();
         let store = ProcessHost::store(&args.session.store, config.store.path.clone())?;
+        note_unusable_servers(&config, &given.reporter);
         let mut system = system(store, record, given, config, prompter);
         system.definitions = definitions;
         system.answer = answer;

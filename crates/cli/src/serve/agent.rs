@@ -22,7 +22,7 @@ use crate::args::{ExecutionArgs, StoreArgs, TaskAgent};
 use crate::descriptors;
 use crate::error::CliError;
 use crate::host::ProcessHost;
-use crate::start::options::{HostOptions, config_with_model, system};
+use crate::start::options::{HostOptions, config_with_model, note_unusable_servers, system};
 use crate::start::{definitions, project};
 use allstop_remote::{ClientQuestions, OwnedSessions};
 
@@ -100,6 +100,7 @@ impl AgentChoice {
                 };
                 let prompter = FixedAnswer(answer.unwrap_or(PermissionAnswer::Unanswered));
                 let record = args.model.record.clone();
+                note_unusable_servers(&config, &given.reporter);
                 let mut system = system(store, record, given, config, Arc::new(prompter));
                 system.definitions = definitions;
                 system.reserved.extend(secret_files);

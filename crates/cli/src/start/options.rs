@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use allstop_agent::SpanLinks;
 use allstop_runtime::config::ModelConfig;
-use allstop_runtime::{Config, StoreChoice, SystemOptions};
+use allstop_runtime::{Config, StoreChoice, SystemOptions, unusable_project_servers};
 use allstop_scope::RootOptions;
 use allstop_tools::Prompter;
 
@@ -161,6 +161,13 @@ impl HostOptions {
             reporter: StartReporter::new(host),
             spans: host.traces.as_ref().map(TraceExporter::links),
         }
+    }
+}
+
+/// Prints the servers of `.mcp.json` that the system leaves out.
+pub(crate) fn note_unusable_servers(config: &Config, reporter: &StartReporter) {
+    for server in unusable_project_servers(config, &ProcessHost::keys()) {
+        reporter.note(&server.to_string());
     }
 }
 

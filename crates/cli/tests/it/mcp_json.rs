@@ -81,20 +81,28 @@ fn invalid_file_is_named_with_its_line_and_stops_nothing() {
 }
 
 #[test]
-fn variable_without_a_value_is_an_error_with_its_name() {
+fn server_with_a_variable_without_a_value_is_left_out() {
     let place = Place::new();
-    write(
-        &place,
-        r#"{"mcpServers": {"team": {"url": "https://x.example/${TEAM_PATH}"}}}"#,
+    let server = shell_server("touch started", "[]", "continue");
+    let server = place.file("server.sh", server);
+    let text = format!(
+        r#"{{"mcpServers": {{"team": {{"url": "https://x.example/${{TEAM_PATH}}"}},
+            "other": {{"command": "sh", "args": ["{}"]}}}}}}"#,
+        server.display()
     );
+    write(&place, &text);
     let run = place.run_script(SCRIPT);
-    let ended = run.args("--project-config trust hello").end();
-    assert_eq!(ended.code, 2, "{}", ended.stderr);
-    let said = "the environment variable TEAM_PATH is not set";
-    assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    let ended = run.args("--project-config trust hello").end().ok();
+    let said = "the MCP server \"team\" of .mcp.json is left out: the environment variable TEAM_PATH is not set; set it";
+    assert_eq!(ended.stderr.matches(said).count(), 1, "{}", ended.stderr);
     assert!(
-        ended.stderr.contains("--project-config ignore"),
-        "{}",
-        ended.stderr
+        place.work().join("started").exists(),
+        "the other server runs"
     );
+    place.allstop().args("config trust").end().ok();
+    let tested = place.allstop().args("mcp test team").end();
+    assert_eq!(tested.code, 2, "{}", tested.stderr);
+    let said =
+        "the MCP server `team` cannot be used: the environment variable TEAM_PATH is not set";
+    assert!(tested.stderr.contains(said), "{}", tested.stderr);
 }

@@ -124,4 +124,21 @@ fn run_without_a_terminal_declines_and_lists_the_question() {
         reason.contains("a question of the server `s` was declined"),
         "{denials}"
     );
+    assert!(reason.contains("`allstop chat` at a terminal"), "{denials}");
+}
+
+/// A program that writes to a chat cannot read the form, so the chat does not wait for an answer.
+#[test]
+fn chat_without_a_terminal_declines_and_names_the_question() {
+    let place = Place::new();
+    let input = place.file("input", "hello\n");
+    let input = std::fs::File::open(input).expect("the file");
+    let chat = place.allstop().arg("chat").args(&config(&place));
+    let chat = chat.arg("--model").arg(place.script(SCRIPT));
+    let ended = chat.stdin(std::process::Stdio::from(input)).end().ok();
+    assert_eq!(answer(&place), r#"{"action": "decline"}"#);
+    let said = "a question of the server `s` was declined: no terminal";
+    let shown = ended.stdout + &ended.stderr;
+    assert!(shown.contains(said), "{shown}");
+    assert!(shown.contains("Greeted."), "{shown}");
 }

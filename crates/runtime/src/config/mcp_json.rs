@@ -5,6 +5,7 @@
 //! not set or empty. The values are replaced when a server is opened, so no other part of the program sees them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use allstop_core::json_text::has_reserved_key;
@@ -28,6 +29,22 @@ pub struct McpJsonFile {
     pub servers: BTreeMap<String, McpServerSection>,
     /// A line for each server that cannot be used, with the reason.
     pub left_out: Vec<String>,
+}
+
+/// A server of the file that cannot be used. `Display` writes a line for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnusableServer {
+    /// Name of the server.
+    pub name: String,
+    /// Reason, such as an environment variable that is not set.
+    pub why: String,
+}
+
+impl fmt::Display for UnusableServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, why } = self;
+        write!(f, "the MCP server {name:?} of {NAME} is left out: {why}")
+    }
 }
 
 #[derive(Deserialize)]
@@ -104,9 +121,7 @@ impl McpJsonFile {
         for (name, server) in document.servers {
             match server.section(&name) {
                 Ok(section) => drop(file.servers.insert(name, section)),
-                Err(why) => file.left_out.push(format!(
-                    "the MCP server {name:?} of {NAME} is left out: {why}"
-                )),
+                Err(why) => file.left_out.push(UnusableServer { name, why }.to_string()),
             }
         }
         Ok(file)

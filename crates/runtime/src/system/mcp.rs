@@ -14,7 +14,7 @@ use allstop_tools::mcp::{
 
 use super::hidden::without_exempted;
 use super::options::SystemOptions;
-use crate::config::{Config, McpLoginSection, McpServerSection};
+use crate::config::{Config, McpLoginSection, McpServerSection, UnusableServer};
 use crate::error::{StartError, StartErrorKind};
 
 /// Label of the servers' scope. The scope is a child of the process's scope. A stop of a turn or of a session therefore
@@ -44,6 +44,44 @@ pub(super) struct ServerContext<'a> {
 /// # Errors
 /// Returns an error for the first server that cannot be used.
 pub fn mcp_servers(options: &SystemOptions) -> Result<McpServers, StartError> {
+    servers_of(options, |_| true)
+}
+
+/// Like [`mcp_servers`], but leaves out the unusable servers of `.mcp.json`: a server of the team must not prevent the
+/// start for a person who does not have its variables.
+pub(super) fn usable_mcp_servers(options: &SystemOptions) -> Result<McpServers, StartError> {
+    let unusable = unusable_project_servers(&options.config, &options.keys);
+    for server in &unusable {
+        tracing::warn!(server.name, server.why, "an MCP server is left out");
+    }
+    servers_of(options, |name| {
+        unusable.iter().all(|server| server.name != name)
+    })
+}
+
+/// The servers of `.mcp.json` in this configuration that a system leaves out.
+pub fn unusable_project_servers(config: &Config, keys: &KeyLookup) -> Vec<UnusableServer> {
+    let context = ServerContext {
+        config,
+        hidden_variables: &[],
+        keys,
+    };
+    let servers = config.mcp.servers.iter();
+    let servers = servers.filter(|(_, section)| section.expands_variables);
+    let unusable = servers.filter_map(|(name, section)| {
+        let why = server_config(name, section, &context).err()?;
+        Some(UnusableServer {
+            name: name.clone(),
+            why,
+        })
+    });
+    unusable.collect()
+}
+
+fn servers_of(
+    options: &SystemOptions,
+    is_used: impl Fn(&str) -> bool,
+) -> Result<McpServers, StartError> {
     let context = ServerContext {
         config: &options.config,
         hidden_variables: &options.hidden_variables,
@@ -51,7 +89,9 @@ pub fn mcp_servers(options: &SystemOptions) -> Result<McpServers, StartError> {
     };
     let mut configs = Vec::new();
     for (name, section) in &options.config.mcp.servers {
-        configs.push(server(name, section, &context)?);
+        if is_used(name) {
+            configs.push(server(name, section, &context)?);
+        }
     }
     let shared = McpOptions::new(options.folder.clone(), options.spill_folder.clone())
         .containment(options.scopes.containment.clone())
@@ -158,7 +198,7 @@ fn server(
     section: &McpServerSection,
     context: &ServerContext<'_>,
 ) -> Result<McpServerConfig, StartError> {
-    let wrong = |what: String| {
+    server_config(name, section, context).map_err(|what| {
         StartError::new(
             StartErrorKind::Config,
             format!("the MCP server `{name}` cannot be used: {what}"),
@@ -169,10 +209,17 @@ fn server(
         } else {
             format!("change the section `[mcp.servers.{name}]`")
         })
-    };
-    let section = &section.expanded(&**context.keys).map_err(wrong)?;
-    let transport = transport(section, context.keys).map_err(wrong)?;
-    let wrong = |error: allstop_tools::mcp::McpConfigError| wrong(error.to_string());
+    })
+}
+
+fn server_config(
+    name: &str,
+    section: &McpServerSection,
+    context: &ServerContext<'_>,
+) -> Result<McpServerConfig, String> {
+    let section = &section.expanded(&**context.keys)?;
+    let transport = transport(section, context.keys)?;
+    let wrong = |error: allstop_tools::mcp::McpConfigError| error.to_string();
     let mut server = McpServerConfig::new(name, transport).map_err(wrong)?;
     server.env_hidden = without_exempted(context.hidden_variables, &section.inherit_env);
     server.filter = ToolFilter::new(&section.allow, &section.deny).map_err(wrong)?;

@@ -37,7 +37,7 @@ pub use allstop_session::orphan_scan::{OrphanedWork, scan_orphans};
 pub use builtin_script::{BUILTIN_SCRIPTS, BuiltinScript};
 pub(crate) use builtin_script::{builtin_script, builtin_script_names};
 pub use hidden::{is_secret_variable, without_exempted};
-pub use mcp::{SessionMcpServer, mcp_login_options, mcp_servers};
+pub use mcp::{SessionMcpServer, mcp_login_options, mcp_servers, unusable_project_servers};
 pub use open::marker_prefix;
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};
@@ -191,7 +191,7 @@ impl System {
         }
         open::check_rules(&options.config)?;
         open::check_folders(&options)?;
-        let mcp = mcp_servers(&options)?;
+        let mcp = mcp::usable_mcp_servers(&options)?;
         let sub_agent_kinds = sub_agent_kinds::of(&options);
         let store = match store {
             Some(store) => store,

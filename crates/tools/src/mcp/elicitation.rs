@@ -85,7 +85,8 @@ pub(super) async fn ask(
     }
 }
 
-const NO_PERSON: &str = "no terminal or client to ask";
+const NO_PERSON: &str =
+    "no terminal or client to ask; `allstop chat` at a terminal shows the question";
 
 /// Refuses a question that no person has seen, and lists it.
 fn refused(server: &str, why: &str, invocation: &ToolInvocation) -> ElicitResult {

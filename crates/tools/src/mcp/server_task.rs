@@ -45,7 +45,7 @@ pub(super) enum TaskReport {
 /// Request for a task, which a tool of revision 2025-11-25 requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RequestedTask {
-    /// Time for which the server keeps the task. `None` leaves the time to the server.
+    /// Minimum lifetime of the task at the server. `None` leaves the time to the server.
     pub(super) kept_for: Option<Duration>,
 }
 

@@ -17,16 +17,18 @@ pub(super) struct ServerForms {
     /// Values of the shown form, and the number of its fields that are done.
     values: Map<String, Value>,
     done: usize,
-    _client: FormClient,
+    /// `None` if the input is not a terminal: a program that writes to the chat cannot read the form.
+    _client: Option<FormClient>,
 }
 
 impl ServerForms {
-    pub(super) fn of(session: &Session) -> Self {
+    /// Creates the questions of a session. The user can answer them if `types` is true.
+    pub(super) fn of(session: &Session, types: bool) -> Self {
         Self {
             open: VecDeque::new(),
             values: Map::new(),
             done: 0,
-            _client: session.form_client(),
+            _client: types.then(|| session.form_client()),
         }
     }
 
