@@ -20,12 +20,21 @@ use allstop_process::ExitInfo;
 use allstop_scope::{Scope, StopRequest};
 use allstop_task::{ExecutionCx, ExecutorError, TaskEvent, TaskState};
 use allstop_tools::{CommandLimit, OutputLimits, RunningCommand};
+use tokio::time::timeout;
 
 use crate::output::CommandOutput;
 use crate::result::{COMMAND_ITEM, CommandResult, LeftProcess};
 
 /// Size of one read of the output of processes that a command has left, in bytes.
 const LEFTOVER_READ_BYTES: usize = 8 * 1024;
+
+/// Time after the exit at which the remaining processes are listed first. A stop may end them before they count as left,
+/// and most commands leave none after this time.
+const LIST_AFTER: Duration = Duration::from_millis(5);
+
+/// Note on a command that was stopped between its exit and the list of its remaining processes.
+const NOT_LISTED: &str =
+    "the stop came directly after the exit, before the remaining processes were listed";
 
 /// A started command.
 pub(crate) struct StartedCommand {
@@ -178,23 +187,39 @@ impl StartedCommand {
                 left.clear();
             }
         }
-        let result = CommandResult {
+        let mut result = CommandResult {
             left_processes: left,
             receipt,
             ..self.result()
         };
+        if result.left_processes.is_empty() && self.is_stopped() {
+            result.note.get_or_insert_with(|| NOT_LISTED.to_owned());
+        }
         write(cx, result.to_event()).await;
         write(cx, TaskEvent::state(TaskState::Completed)).await;
     }
 
     /// The processes that still run a short time after the exit.
     async fn left_processes(&self) -> Vec<LeftProcess> {
+        let process = &self.running.process;
+        let early = match timeout(LIST_AFTER, process.handle().wait_empty()).await {
+            Ok(_) => Vec::new(),
+            Err(_elapsed) => process.members().await,
+        };
         let mut left = self.running.left_over().await;
         if left.is_empty() && !self.is_tree_empty() {
             // The last process has ended, and its keeper has not reported this yet.
             left = self.running.left_over().await;
         }
+        if left.is_empty() && self.is_stopped() {
+            left = early;
+        }
         left.iter().map(LeftProcess::from).collect()
+    }
+
+    /// True if a stop has sent a signal to the processes.
+    fn is_stopped(&self) -> bool {
+        self.running.process.handle().strongest_signal().is_some()
     }
 
     fn is_tree_empty(&self) -> bool {

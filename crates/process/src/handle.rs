@@ -140,7 +140,7 @@ impl ProcessHandle {
     }
 
     /// The members that the last search found. This process searches when the tree starts, when the main process of the
-    /// tree ends, and at each call of `ask` or `force`. Does not query the system, so any code can call this function.
+    /// tree ends, and at each call of `members`, `ask` or `force`. Does not query the system, so any code can call this function.
     pub fn known_members(&self) -> Vec<ProcessIdentity> {
         if self.emptiness().is_some() {
             return Vec::new();

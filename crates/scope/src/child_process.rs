@@ -10,6 +10,7 @@ use allstop_process::{
 };
 
 use crate::barrier::NotStarted;
+use crate::group::{ListedWork, Node};
 use crate::registration::Registration;
 use crate::scope::Scope;
 use crate::work::{Ending, Force, WorkSpec};
@@ -77,6 +78,17 @@ impl Scope {
         Ok((Process { handle, owner }, output))
     }
 
+    /// Searches for the processes of all commands in this scope and below it. A dry run that follows lists the processes
+    /// that were found; otherwise it lists those of the start.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn find_processes(&self) {
+        for process in processes_running(self.node()) {
+            drop(process.members().await);
+        }
+    }
+
     /// Attaches a process tree that another process left running, so that a stop of this scope covers the tree.
     ///
     /// # Errors
@@ -112,6 +124,23 @@ impl Scope {
         )]
         drop(self.env().control().spawn(drive));
     }
+}
+
+/// Process trees that run now in a scope and below it.
+fn processes_running(scope: &Node) -> Vec<ProcessHandle> {
+    let mut processes = Vec::new();
+    let mut nodes = vec![scope.clone()];
+    while let Some(node) = nodes.pop() {
+        nodes.extend(node.children());
+        node.list(|_, listed| {
+            if let ListedWork::Running(entry) = listed
+                && let Force::Process(process) = &entry.force
+            {
+                processes.push(process.clone());
+            }
+        });
+    }
+    processes
 }
 
 /// Records the end of a process.

@@ -119,3 +119,14 @@ async fn ended(manager: &TaskManager, accepted: AcceptedTask) -> Arc<Task> {
     }
     manager.get(&accepted.task_id).await.expect("the task")
 }
+
+/// Polls until the condition is true.
+async fn wait_until(what: &str, is_so: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+    waited.unwrap_or_else(|_elapsed| panic!("timed out: {what}"));
+}

@@ -7,7 +7,7 @@ use allstop_core::{Cause, CauseKind};
 use allstop_task::{SubscriptionItem, TaskRecord, TaskState};
 use serde_json::json;
 
-use crate::{ended, first_output, items, manager, request, request_of, result};
+use crate::{ended, first_output, items, manager, request, request_of, result, wait_until};
 
 fn by_user() -> Cause {
     Cause::new(CauseKind::User)
@@ -60,6 +60,55 @@ async fn stop_after_the_exit_does_not_wait_for_the_grace() {
         let items = items(&stopped.receipt);
         assert!(items.contains(&"command"), "{items:?} {:?}", stopped.task);
     }
+}
+
+/// The stop comes after the exit, and before a process counts as left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn left_processes_are_listed_if_a_stop_ends_them() {
+    let manager = manager().await;
+    for number in 0..10 {
+        let accepted = manager.execute(request(number, "sleep 50 & exit 7")).await;
+        let accepted = accepted.expect("a task");
+        let id = accepted.task_id.clone();
+        let scope_has_one = async || {
+            let preview = manager.preview(&id, by_user()).await.expect("a preview");
+            let items = preview.items().iter();
+            let processes = items.flat_map(|item| &item.processes);
+            processes.count() == 1
+        };
+        // The shell has exited when only the other process is found.
+        wait_until("only the left process runs", scope_has_one).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let Ok(stopped) = manager.cancel(&id, by_user()).await else {
+            continue; // The task has ended before the stop.
+        };
+        let result = result(&stopped.task).expect("a result");
+        let left = result["left_processes"].as_array();
+        let left = left.map(Vec::as_slice).unwrap_or_default();
+        let is_noted = result["note"]
+            .as_str()
+            .is_some_and(|note| note.contains("before"));
+        assert!(left.len() == 1 || is_noted, "{result}");
+        if let [left] = left {
+            assert_eq!(left["command_line"], "sleep 50");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn preview_lists_processes_that_start_later() {
+    let manager = manager().await;
+    let command = "sleep 0.2; sleep 50 & sleep 51";
+    let accepted = manager.execute(request(0, command)).await.expect("a task");
+    let has_three = async || {
+        let preview = manager.preview(&accepted.task_id, by_user()).await;
+        let preview = preview.expect("a preview");
+        let item = preview.items().iter().find(|item| &*item.id == "command");
+        item.is_some_and(|item| item.processes.len() == 3)
+    };
+    wait_until("the shell and both processes are listed", has_three).await;
+    let stopped = manager.cancel(&accepted.task_id, by_user()).await;
+    assert!(stopped.expect("a receipt").receipt.quiet());
 }
 
 #[tokio::test]

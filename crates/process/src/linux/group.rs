@@ -36,7 +36,7 @@ pub(crate) struct ProcessGroups;
 /// Access to the members of a group, and to members of the same tree that have left the group.
 pub(super) struct GroupContainment {
     pub(super) sweep: Arc<TreeSweep>,
-    pub(super) known: KnownMembers,
+    pub(super) known: Arc<KnownMembers>,
     /// Wakes the driver after a call of `force`.
     pub(super) forced: Notify,
 }
@@ -62,10 +62,13 @@ impl TreeContainment for GroupContainment {
     }
 
     fn members(&self) -> BoxFuture<'static, Vec<TreeMember>> {
-        let sweep = Arc::clone(&self.sweep);
-        read_on_thread(move || as_members(&sweep.members()))
-            .map(Option::unwrap_or_default)
-            .boxed()
+        let (sweep, known) = (Arc::clone(&self.sweep), Arc::clone(&self.known));
+        let read = move || {
+            let found = sweep.members();
+            known.set_stats(&found);
+            as_members(&found)
+        };
+        read_on_thread(read).map(Option::unwrap_or_default).boxed()
     }
 
     fn known_members(&self) -> Vec<ProcessIdentity> {
@@ -100,7 +103,7 @@ fn launch(
     status.started(main.clone());
     let containment = Arc::new(GroupContainment {
         sweep: Arc::new(TreeSweep::of_child(Arc::clone(&spec.marker), main.clone())),
-        known: KnownMembers::default(),
+        known: Arc::default(),
         forced: Notify::new(),
     });
     containment.known.set(vec![main]);

@@ -70,10 +70,13 @@ impl TreeContainment for KeeperContainment {
     }
 
     fn members(&self) -> BoxFuture<'static, Vec<TreeMember>> {
-        let keeper = self.keeper.pid;
-        read_on_thread(move || as_members(&descendants(keeper)))
-            .map(Option::unwrap_or_default)
-            .boxed()
+        let (keeper, known) = (self.keeper.pid, Arc::clone(&self.known));
+        let read = move || {
+            let found = descendants(keeper);
+            known.set_stats(&found);
+            as_members(&found)
+        };
+        read_on_thread(read).map(Option::unwrap_or_default).boxed()
     }
 
     fn known_members(&self) -> Vec<ProcessIdentity> {

@@ -57,6 +57,9 @@ impl TaskManager {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn preview(&self, id: &TaskId, cause: Cause) -> Result<Receipt, CancelError> {
+        if let Some(execution) = self.inner.execution_here(id) {
+            execution.scope().find_processes().await;
+        }
         match &self.inner.coordinator {
             Coordinator::Local { .. } => self.inner.preview_locally(id, cause),
             Coordinator::Cluster(node) => self.inner.preview_in_cluster(node, id, cause).await,
