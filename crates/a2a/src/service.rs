@@ -21,7 +21,7 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 
 use crate::access::principal_of;
-use crate::events::{self, NumberedEvent};
+use crate::events::{self, NumberedEvent, StreamStart};
 use crate::listing::ReportedTasks;
 use crate::push::{PushConfig, PushNotifications};
 use crate::response_memory::{ResponseMemory, TASK_BYTES, json_bytes};
@@ -241,6 +241,7 @@ impl A2aService {
         let detail = detail_of(&request);
         // The header `Last-Event-ID` is checked first. If its number is invalid, the message is not accepted.
         let last_event = last_event_id(params)?;
+        let continues = request.message.task_id.is_some();
         let accepted = self.execute(params, request).await?;
         if let (true, Some(cursor)) = (accepted.is_repeated, last_event) {
             let id = &accepted.task_id;
@@ -248,6 +249,11 @@ impl A2aService {
             let subscription = self.manager.subscribe_to_execution(id, Some(cursor)).await;
             return self.continued(params, id, subscription, detail).await;
         }
+        let start = if continues {
+            StreamStart::Task
+        } else {
+            StreamStart::TaskOrReply
+        };
         // This task is used only until the first event, which is a snapshot of the task.
         let memory = self.memory.of(params);
         memory.reserve(TASK_BYTES).await;
@@ -256,6 +262,7 @@ impl A2aService {
         Ok(events::numbered(
             accepted.subscription,
             &task,
+            start,
             detail,
             memory,
         ))
@@ -285,7 +292,8 @@ impl A2aService {
         }
         let subscription = self.manager.subscribe(&task.id, None).await;
         let subscription = subscription.map_err(|error| errors::of_read(&error))?;
-        Ok(events::numbered(subscription, &task, detail, memory))
+        let start = StreamStart::Task;
+        Ok(events::numbered(subscription, &task, start, detail, memory))
     }
 
     /// Refuses a cursor that is greater than the number of the last event. Such a number belongs to another task, or to
@@ -315,7 +323,8 @@ impl A2aService {
         memory.release();
         let task = task.map_err(|error| errors::of_read(&error))?;
         let subscription = subscription.map_err(|error| errors::of_read(&error))?;
-        Ok(events::numbered(subscription, &task, detail, memory))
+        let start = StreamStart::Update;
+        Ok(events::numbered(subscription, &task, start, detail, memory))
     }
 }
 

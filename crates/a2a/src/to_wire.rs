@@ -209,6 +209,20 @@ pub(crate) fn reply(reply: &TaskMessage, task: &Task) -> a2a::Message {
     }
 }
 
+/// The end of a task whose executor answered with a message.
+pub(crate) fn reply_as_status(reply: a2a::Message, task: &Task) -> a2a::StreamResponse {
+    a2a::StreamResponse::StatusUpdate(a2a::TaskStatusUpdateEvent {
+        task_id: task.id.to_string(),
+        context_id: task.context_id.to_string(),
+        status: a2a::TaskStatus {
+            state: a2a::TaskState::Completed,
+            message: Some(reply),
+            timestamp: None,
+        },
+        metadata: None,
+    })
+}
+
 fn message(message: &TaskMessage, task: &Task) -> a2a::Message {
     a2a::Message {
         message_id: message.id.to_string(),

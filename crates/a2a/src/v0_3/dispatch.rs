@@ -2,8 +2,8 @@
 
 use a2a::{
     A2AError, GetExtendedAgentCardRequest, GetTaskPushNotificationConfigRequest, JsonRpcId,
-    JsonRpcResponse, ListTaskPushNotificationConfigsRequest, StreamResponse,
-    TaskPushNotificationConfig, error_code, methods,
+    JsonRpcResponse, ListTaskPushNotificationConfigsRequest, TaskPushNotificationConfig,
+    error_code, methods,
 };
 use a2a_server::{RequestHandler as _, ServiceParams};
 use axum::http::Method;
@@ -62,35 +62,8 @@ pub(crate) async fn answer(
         }
     };
     let events = events.unwrap_or_else(|error| stream::iter([Err(error)]).boxed());
-    let events = until_revoked(with_reply_as_status(events), access.revoked(headers));
+    let events = until_revoked(events, access.revoked(headers));
     Some(sse(events, EventForm::JsonRpcV03(id)))
-}
-
-/// Replaces a reply after a task by the end of this task. A stream of version 0.3 contains either one message or the
-/// events of a task, and its Python client fails for a mixture. A stream begins with the task, so that the client can
-/// stop it, before the agent decides to reply.
-fn with_reply_as_status(
-    events: BoxStream<'static, NumberedEvent>,
-) -> BoxStream<'static, NumberedEvent> {
-    let mut ids: Option<(String, String)> = None;
-    events
-        .map(move |event| {
-            let (number, event) = event?;
-            Ok((
-                number,
-                match (event, &ids) {
-                    (StreamResponse::Message(reply), Some((task_id, context_id))) => {
-                        to_v0_3::reply_as_status(reply, task_id, context_id)
-                    }
-                    (StreamResponse::Task(task), _) => {
-                        ids = Some((task.id.clone(), task.context_id.clone()));
-                        StreamResponse::Task(task)
-                    }
-                    (event, _) => event,
-                },
-            ))
-        })
-        .boxed()
 }
 
 fn response(id: JsonRpcId, result: Result<Value, A2AError>) -> Response {

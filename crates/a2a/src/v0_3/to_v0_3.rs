@@ -1,6 +1,6 @@
 //! Conversion of responses of the service to A2A 0.3.
 
-use a2a::{SendMessageResponse, StreamResponse, TaskPushNotificationConfig, TaskStatusUpdateEvent};
+use a2a::{SendMessageResponse, StreamResponse, TaskPushNotificationConfig};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::SecondsFormat;
@@ -47,24 +47,6 @@ pub(super) fn event(event: StreamResponse) -> serde_json::Result<Value> {
             metadata: update.metadata,
         }),
     }
-}
-
-/// Returns the end of a task whose executor answered with a message.
-pub(super) fn reply_as_status(
-    reply: a2a::Message,
-    task_id: &str,
-    context_id: &str,
-) -> StreamResponse {
-    StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
-        task_id: task_id.to_owned(),
-        context_id: context_id.to_owned(),
-        status: a2a::TaskStatus {
-            state: a2a::TaskState::Completed,
-            message: Some(reply),
-            timestamp: None,
-        },
-        metadata: None,
-    })
 }
 
 /// True for a state after which the streams of a task end.

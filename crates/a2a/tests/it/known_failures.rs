@@ -193,10 +193,13 @@ async fn r5_answer_with_a_message_leaves_no_task() {
     assert!(sent["message"].is_object(), "{sent}");
     let streamed = rpc("SendStreamingMessage", &message("m2", "reply"));
     let streamed = events(&router, streamed, usize::MAX).await;
-    assert_eq!(
-        streamed.last().map(|(_, word)| word.as_str()),
-        Some("message")
-    );
+    let words: Vec<_> = streamed.iter().map(|(_, word)| word.as_str()).collect();
+    assert_eq!(words, ["message"]);
+    // The stream has the task before the agent decides to reply, so the reply ends this task.
+    let late = rpc("SendStreamingMessage", &message("m3", "late reply"));
+    let late = events(&router, late, usize::MAX).await;
+    let words: Vec<_> = late.iter().map(|(_, word)| word.as_str()).collect();
+    assert_eq!(words, ["task", "completed"]);
     let (status, listed) = answer(&router, get("/tasks")).await;
     assert_eq!(status, StatusCode::OK);
     let tasks = listed["tasks"].as_array().map_or(0, Vec::len);

@@ -23,7 +23,7 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-/// Agent that follows the command in the text of the message: `echo`, `wait` (until stopped), `ask`, `reply`, `fail`,
+/// Agent that follows the command in the text of the message: `echo`, `wait` (until stopped), `ask`, `reply` (`late reply`: after 0.6 s), `fail`,
 /// `stream` (20 pieces of text in a second, then the artifact), `tease` (pieces without an end).
 pub(crate) struct ObedientAgent;
 
@@ -36,6 +36,9 @@ impl Executor for ObedientAgent {
             let text = format!("{:?}", cx.message.parts);
             let write = |event| cx.events.write(event);
             if text.contains("reply") {
+                if text.contains("late") {
+                    tokio::time::sleep(Duration::from_millis(600)).await;
+                }
                 let reply = TaskMessage::text("r", MessageSender::Agent, "just a message");
                 let _ended = write(TaskEvent::Reply(Arc::new(reply))).await;
             } else if text.contains("fail") {

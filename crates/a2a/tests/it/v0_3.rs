@@ -154,11 +154,21 @@ async fn question_ends_the_stream_and_the_answer_continues_the_task() {
     );
 }
 
-/// The Python client of this version fails for a message after a task.
 #[tokio::test]
-async fn reply_in_a_stream_ends_the_task_before_it() {
+async fn reply_is_the_only_event_of_a_stream() {
     let router = router().await;
     let events = events(&router, call("message/stream", &sent("reply"))).await;
+    let [(_, reply)] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!(reply["kind"], "message", "{reply}");
+}
+
+/// The Python client of this version fails for a message after a task.
+#[tokio::test]
+async fn late_reply_in_a_stream_ends_the_task_before_it() {
+    let router = router().await;
+    let events = events(&router, call("message/stream", &sent("late reply"))).await;
     let [(_, task), (_, last)] = &events[..] else {
         panic!("{events:?}");
     };
