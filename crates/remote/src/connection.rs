@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::SessionId;
 use allstop_core::receipt::NothingToStop;
+use allstop_core::{SessionId, TaskId};
 use allstop_host::Place;
 use allstop_jsonrpc::{
     FrameDecoder, FrameLimits, IncomingMessage, IncomingRequest, IncomingRequests, QueuedAnswer,
@@ -27,6 +27,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::owned::{OwnedSession, OwnedSessions, WATCHERS_MAX};
+use crate::owned_commands::OwnedCommands;
 use crate::protocol::{
     ACCEPTED, ANSWER, AcceptedParams, AnswerParams, AnswerReport, EVENT, LIST, RELEASE,
     ReleaseParams, RemoteExtent, RemoteStopParams, STOP, StopResult, WATCH, WatchParams,
@@ -282,7 +283,41 @@ impl RemoteConnection {
         responder.respond(Ok(AnswerReport { is_taken }));
     }
 
+    /// Stops a command that belongs to no session.
+    fn stop_command(
+        &self,
+        commands: &Arc<dyn OwnedCommands>,
+        params: RemoteStopParams,
+        responder: Responder,
+    ) {
+        let cause = params.cause();
+        let id = TaskId::new(params.session_id.as_str());
+        let stopping = if params.preview {
+            commands.preview(id, cause)
+        } else {
+            commands.stop(id, cause, params.now)
+        };
+        let in_flight = self.in_flight.token();
+        self.later.push(Box::pin(async move {
+            let result = match stopping.await {
+                Some(receipt) => {
+                    let stop_reason = None;
+                    let result = StopResult {
+                        receipt,
+                        stop_reason,
+                    };
+                    Ok(serde_json::to_value(result).unwrap_or_default())
+                }
+                None => Err(not_open_error(&params.session_id)),
+            };
+            (responder, result, in_flight)
+        }));
+    }
+
     fn stop(&mut self, params: RemoteStopParams, responder: Responder) {
+        if let Some(commands) = self.owned.commands() {
+            return self.stop_command(commands, params, responder);
+        }
         let owned = match self.session(&params.session_id) {
             Ok(owned) => owned,
             Err(error) => return responder.respond(Err::<(), _>(error)),

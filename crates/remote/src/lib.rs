@@ -47,6 +47,7 @@ mod connection;
 mod folder;
 mod listener;
 mod owned;
+mod owned_commands;
 mod peer;
 mod protocol;
 mod question;
@@ -62,9 +63,10 @@ pub use client::{
 pub use folder::{ProcessNumber, SocketFolder};
 pub use listener::RemoteListener;
 pub use owned::{ClientQuestions, OwnedSessions};
+pub use owned_commands::OwnedCommands;
 pub use protocol::{
-    AnswerParams, OwnedSessionReport, ProcessReport, RemoteExtent, RemoteStopParams,
-    RunningTurnReport, StopResult, WorkReport,
+    AnswerParams, OwnedCommandReport, OwnedSessionReport, ProcessReport, RemoteExtent,
+    RemoteStopParams, RunningTurnReport, StopResult, WorkReport,
 };
 pub use question::ShownQuestion;
 pub use terminal_session::TerminalSession;

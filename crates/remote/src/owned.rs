@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::announcer::{Announcer, RemoteStop};
+use crate::owned_commands::OwnedCommands;
 use crate::protocol::{OwnedSessionReport, ProcessReport, RunningTurnReport, WorkReport, whole_ms};
 use crate::watched::{ANNOUNCEMENTS_MAX, WatchedSession};
 
@@ -50,6 +51,8 @@ enum SessionsOfProcess {
     Terminal(Arc<OwnedSession>),
     /// Open sessions. An [`OwnedSession`] is attached to each of them with `Session::set_part`.
     Clients(SessionRegistry),
+    /// Commands of clients. The process has no sessions.
+    Commands(Arc<dyn OwnedCommands>),
 }
 
 /// A session and its access for other processes.
@@ -128,6 +131,20 @@ impl OwnedSessions {
         });
     }
 
+    /// Registers the commands of clients, in a process without sessions.
+    pub fn take_commands(&self, commands: Arc<dyn OwnedCommands>) {
+        // Cannot fail: a process has either sessions or commands.
+        drop(self.0.sessions.set(SessionsOfProcess::Commands(commands)));
+    }
+
+    /// The commands of the process; `None` if it has sessions.
+    pub(crate) fn commands(&self) -> Option<&Arc<dyn OwnedCommands>> {
+        match self.0.sessions.get()? {
+            SessionsOfProcess::Commands(commands) => Some(commands),
+            SessionsOfProcess::Terminal(_) | SessionsOfProcess::Clients(_) => None,
+        }
+    }
+
     /// Follows the events of a session for watchers.
     fn follow(
         &self,
@@ -158,7 +175,7 @@ impl OwnedSessions {
     /// All sessions, in the order in which they were opened.
     fn all(&self) -> Vec<Arc<OwnedSession>> {
         match self.0.sessions.get() {
-            None => Vec::new(),
+            None | Some(SessionsOfProcess::Commands(_)) => Vec::new(),
             Some(SessionsOfProcess::Terminal(owned)) => vec![Arc::clone(owned)],
             Some(SessionsOfProcess::Clients(registry)) => {
                 let open = registry.list();
@@ -173,6 +190,7 @@ impl OwnedSessions {
                 (owned.session.id() == id).then(|| Arc::clone(owned))
             }
             SessionsOfProcess::Clients(registry) => registry.find(id)?.part(),
+            SessionsOfProcess::Commands(_) => None,
         }
     }
 
@@ -198,8 +216,12 @@ impl OwnedSessions {
             store: inner.store.lock().clone(),
             started_at: inner.started_at,
             is_starting: inner.sessions.get().is_none(),
-            is_server: matches!(inner.sessions.get(), Some(SessionsOfProcess::Clients(_))),
+            is_server: matches!(
+                inner.sessions.get(),
+                Some(SessionsOfProcess::Clients(_) | SessionsOfProcess::Commands(_))
+            ),
             sessions: awake.map(|owned| owned.report()).collect(),
+            commands: self.commands().map(|all| all.report()).unwrap_or_default(),
         }
     }
 

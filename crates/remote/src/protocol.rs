@@ -6,7 +6,8 @@ use std::time::Duration;
 use allstop_core::ids::QuestionId;
 use allstop_core::receipt::ReceiptItem;
 use allstop_core::{
-    CallId, Cause, CauseKind, Receipt, SessionId, StopId, StopReason, Timestamp, TurnNumber, Usage,
+    CallId, Cause, CauseKind, Receipt, SessionId, StopId, StopReason, TaskId, Timestamp,
+    TurnNumber, Usage,
 };
 use allstop_jsonrpc::RpcError;
 use serde::{Deserialize, Serialize};
@@ -69,6 +70,20 @@ pub struct ProcessReport {
     pub is_server: bool,
     /// Open sessions of the process. Sleeping sessions are not included, because they have no work.
     pub sessions: Vec<OwnedSessionReport>,
+    /// Running commands of the process that belong to no session.
+    #[serde(default)]
+    pub commands: Vec<OwnedCommandReport>,
+}
+
+/// A command that a server runs for a client.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OwnedCommandReport {
+    /// Id of the command.
+    pub command_id: TaskId,
+    /// Milliseconds since the start of the command, by the monotonic clock of its process.
+    pub age_ms: u64,
+    /// The running work, as found by a dry run of a stop.
+    pub work: Vec<WorkReport>,
 }
 
 /// An open session.
@@ -141,7 +156,7 @@ pub enum RemoteExtent {
 /// Parameters of the stop request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RemoteStopParams {
-    /// The session.
+    /// The session, or a command that belongs to no session.
     pub session_id: SessionId,
     /// The part of the session to stop.
     pub extent: RemoteExtent,

@@ -84,7 +84,7 @@ pub(crate) struct StopArgs {
     /// starting
     #[arg(conflicts_with = "all")]
     pub(crate) id: Option<String>,
-    /// Stop all open sessions of this user, and orphaned work of the store
+    /// Stop all open sessions of this user, the commands of `mcp serve`, and orphaned work of the store
     #[arg(long)]
     pub(crate) all: bool,
     /// Part of the session to stop

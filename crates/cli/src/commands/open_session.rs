@@ -15,7 +15,8 @@ use crate::host::ProcessHost;
 use crate::serve::cluster::names_servers;
 use crate::short_id::{LAST, is_meant, short};
 use allstop_remote::{
-    OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess, SocketFolder, processes,
+    OwnedCommandReport, OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess,
+    SocketFolder, processes,
 };
 
 /// Open session, and the process that has opened it.
@@ -119,6 +120,8 @@ pub(super) struct AskedProcesses {
     pub(super) starting: Vec<StartingProcess>,
     /// All open sessions that the processes reported.
     pub(super) open: Vec<OpenTarget>,
+    /// Running commands that belong to no session. Only a stop accepts their ids.
+    pub(super) commands: Vec<OpenTarget>,
     /// Errors of the processes that did not answer.
     pub(super) silent: Vec<RemoteError>,
 }
@@ -128,6 +131,7 @@ impl AskedProcesses {
     pub(super) fn in_store(mut self, named: &StoreArgs) -> Self {
         let covers = |store: &Option<PathBuf>| stops_in_store(named, store.as_deref());
         self.open.retain(|target| covers(&target.store));
+        self.commands.retain(|target| covers(&target.store));
         self.starting.retain(|process| covers(&process.store));
         self
     }
@@ -169,7 +173,9 @@ pub(super) async fn ask_processes(folder: &SocketFolder) -> Result<AskedProcesse
         match report {
             Ok(report) => {
                 asked.starting.extend(StartingProcess::of(&report));
-                asked.open.extend(targets(&process, report));
+                let (open, commands) = targets(&process, report);
+                asked.open.extend(open);
+                asked.commands.extend(commands);
             }
             Err(error) => asked.silent.push(error),
         }
@@ -177,8 +183,19 @@ pub(super) async fn ask_processes(folder: &SocketFolder) -> Result<AskedProcesse
     Ok(asked)
 }
 
-fn targets(process: &RemoteProcess, report: ProcessReport) -> Vec<OpenTarget> {
+/// The open sessions of a process, and its commands that belong to no session.
+fn targets(process: &RemoteProcess, report: ProcessReport) -> (Vec<OpenTarget>, Vec<OpenTarget>) {
     let command: Arc<str> = report.command.into();
+    let of_command = |one: OwnedCommandReport| OpenTarget {
+        process: process.clone(),
+        command: Arc::clone(&command),
+        session: SessionId::new(one.command_id.as_str()),
+        is_busy: true,
+        takes_answers: false,
+        store: report.store.clone(),
+        quiet_ms: one.age_ms,
+    };
+    let commands = report.commands.into_iter().map(of_command).collect();
     let target = |session: OwnedSessionReport| OpenTarget {
         process: process.clone(),
         command: Arc::clone(&command),
@@ -188,7 +205,7 @@ fn targets(process: &RemoteProcess, report: ProcessReport) -> Vec<OpenTarget> {
         store: report.store.clone(),
         quiet_ms: session.quiet_ms,
     };
-    report.sessions.into_iter().map(target).collect()
+    (report.sessions.into_iter().map(target).collect(), commands)
 }
 
 /// If `given` is the id of an open session, returns it. If it is a number in the store's list of sessions, returns the

@@ -22,8 +22,8 @@ use crate::shell_command::SameFlags;
 use crate::short_id::short;
 use crate::stream_reader::StreamReader;
 use allstop_remote::{
-    OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess, RunningTurnReport, WorkReport,
-    processes,
+    OwnedCommandReport, OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess,
+    RunningTurnReport, WorkReport, processes,
 };
 
 /// Refresh interval of `--watch`.
@@ -179,6 +179,9 @@ fn describe(
                 for session in &process.sessions {
                     text.push(&describe_session(process, session, style, columns));
                 }
+                for command in &process.commands {
+                    text.push(&describe_command(process, command, style, columns));
+                }
             }
             Err(error) => text.push_line(&style.paint(TextRole::Warning, error.to_string())),
         }
@@ -186,14 +189,17 @@ fn describe(
     text
 }
 
-/// Describes the servers without an open session.
+/// Describes the servers without an open session and without a command.
 fn describe_servers(
     found: &[(RemoteProcess, Result<ProcessReport, RemoteError>)],
     style: Style,
 ) -> Styled {
     let mut text = Styled::default();
     let reports = found.iter().filter_map(|(_, report)| report.as_ref().ok());
-    for server in reports.filter(|report| report.is_server && report.sessions.is_empty()) {
+    let is_ready = |report: &&ProcessReport| {
+        report.is_server && report.sessions.is_empty() && report.commands.is_empty()
+    };
+    for server in reports.filter(is_ready) {
         let ProcessReport { command, pid, .. } = server;
         let about = format!("{command} in process {pid}, {}", server.folder.display());
         text.push_line(&styled![
@@ -257,6 +263,32 @@ fn describe_session(
         text.push_line(&styled!["  ? ", question]);
     }
     for work in &session.work {
+        text.push_line(&row(work, style, columns));
+    }
+    text
+}
+
+/// Describes a command that belongs to no session.
+fn describe_command(
+    process: &ProcessReport,
+    command: &OwnedCommandReport,
+    style: Style,
+    columns: Option<usize>,
+) -> Styled {
+    let about = [
+        format!("{} in process {}", process.command, process.pid),
+        process.folder.display().to_string(),
+        format!("for {}", whole(command.age_ms)),
+    ];
+    let mut text = Styled::default();
+    text.push_line(&styled![
+        style.paint(TextRole::Strong, short(command.command_id.as_str())),
+        "  ",
+        style.paint(TextRole::Good, "runs"),
+        "  ",
+        style.paint(TextRole::Dim, Styled::from(about.join(", ")))
+    ]);
+    for work in &command.work {
         text.push_line(&row(work, style, columns));
     }
     text

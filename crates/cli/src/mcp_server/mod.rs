@@ -1,5 +1,6 @@
 //! `allstop mcp serve`: runs commands for other agents, as their MCP server on standard input and output or over HTTP.
 
+mod commands;
 mod endpoint;
 
 use std::io::IsTerminal as _;
@@ -10,13 +11,12 @@ use std::time::{Duration, Instant};
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use allstop_log::MemoryLog;
-use allstop_mcp_server::{CommandConfig, CommandExecutor, CommandServer};
-use allstop_remote::{ClientQuestions, OwnedSessions};
+use allstop_mcp_server::{CommandConfig, CommandExecutor, CommandServer, RunningCommands};
+use allstop_remote::OwnedSessions;
 use allstop_runtime::{Config, without_exempted};
 use allstop_scope::{
     FORCE_MAX, GRACE_DEFAULT, NotStarted, Scope, ScopeOptions, StopRequest, WorkSpec,
 };
-use allstop_session::SessionRegistry;
 use allstop_task::{
     NoContextData, RetentionLimits, ShutdownReport, TaskManager, TaskOptions, TaskParts,
     TaskRetention, WhenFull,
@@ -34,6 +34,7 @@ use crate::serve::{access, late_summary, summary};
 use crate::server_loop::{HostedServer, run_server};
 use crate::start::{self, StartFailure, StartStage};
 use crate::supervise::Supervisor;
+use commands::ServedCommands;
 use endpoint::RunningEndpoint;
 
 /// Maximum number of ended commands whose receipts and outputs stay. They are in memory, each with up to 128 KiB of
@@ -52,6 +53,7 @@ struct HostedCommands<'a> {
 /// A server that accepts requests.
 struct StartedCommands {
     manager: TaskManager,
+    running: RunningCommands,
     /// Scope of the commands.
     tasks: Scope,
     connections: Scope,
@@ -83,8 +85,6 @@ pub(crate) async fn serve(
     let grace = args.grace.time.or(config.deadlines.grace);
     let grace = grace.map_or(GRACE_DEFAULT, Into::into);
     let opened = async |sessions: &OwnedSessions, supervisor: &mut Supervisor| {
-        // There are no sessions: other terminals see a server without sessions.
-        sessions.take_clients(&SessionRegistry::default(), ClientQuestions::ClientOnly);
         supervisor.control.set_grace(grace);
         let mut scopes = host.scopes();
         scopes.grace = grace;
@@ -101,6 +101,10 @@ pub(crate) async fn serve(
         );
         let started = stage.wait(starting, start::late_store).await?;
         let started = started.ok_or_stopped()??;
+        sessions.take_commands(Arc::new(ServedCommands {
+            running: started.running.clone(),
+            manager: started.manager.clone(),
+        }));
         Ok::<_, StartFailure>(HostedCommands { host, started })
     };
     run_server("mcp serve", host, opened).await
@@ -114,7 +118,9 @@ async fn open(
     let child = |label: &str| root.child(label.to_owned(), ScopeOptions::default());
     let tasks = child("tasks").context("a scope for the commands")?;
     let connections = child("connections").context("a scope for the connections")?;
-    let parts = TaskParts::of(CommandExecutor::new(commands.clone()));
+    let executor = CommandExecutor::new(commands.clone());
+    let running = executor.running();
+    let parts = TaskParts::of(executor);
     let running_max = args.max_commands.get().min(descriptors::commands_max());
     let options = TaskOptions::default()
         .running_max(running_max)
@@ -132,6 +138,7 @@ async fn open(
     };
     Ok(StartedCommands {
         manager,
+        running,
         tasks,
         connections,
         endpoint,
@@ -196,6 +203,7 @@ impl HostedServer for HostedCommands<'_> {
             tasks,
             connections,
             endpoint,
+            running: _,
         } = &self.started;
         let end = Instant::now() + left;
         let within = left.saturating_sub((FORCE_MAX / 4).min(left / 2));

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use allstop_core::SessionId;
 use allstop_core::Timestamp;
 use allstop_core::ids::BackgroundId;
-use allstop_remote::{OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess};
+use allstop_remote::{
+    OwnedCommandReport, OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess,
+};
 use allstop_runtime::OrphanedWork;
 use serde::Serialize;
 
@@ -17,6 +19,8 @@ use crate::json_document::DocumentSchema;
 struct PsKeys<'a> {
     /// Open sessions of all processes.
     sessions: Vec<SessionKeys<'a>>,
+    /// Running commands of all processes that belong to no session.
+    commands: Vec<CommandKeys<'a>>,
     /// Processes of this user, also those without an open session.
     processes: Vec<ProcessKeys<'a>>,
     /// Sessions that no process has open, with work that was left running.
@@ -31,6 +35,14 @@ struct SessionKeys<'a> {
     pid: u32,
     #[serde(flatten)]
     session: &'a OwnedSessionReport,
+}
+
+/// A command and its process.
+#[derive(Serialize)]
+struct CommandKeys<'a> {
+    pid: u32,
+    #[serde(flatten)]
+    command: &'a OwnedCommandReport,
 }
 
 /// A process. A process that does not answer has a problem, and only its pid is known.
@@ -76,10 +88,17 @@ pub(super) fn line(
         let sessions = process.sessions.iter();
         sessions.map(move |session| SessionKeys { pid, session })
     });
+    let reports = found.iter().filter_map(|(_, report)| report.as_ref().ok());
+    let commands = reports.flat_map(|process| {
+        let pid = process.pid;
+        let commands = process.commands.iter();
+        commands.map(move |command| CommandKeys { pid, command })
+    });
     let silent = found.iter().filter_map(|(_, report)| report.as_ref().err());
     let silent = silent.map(ToString::to_string);
     DocumentSchema::Ps.line(&PsKeys {
         sessions: sessions.collect(),
+        commands: commands.collect(),
         processes: found.iter().map(process_keys).collect(),
         left_sessions: unreported.left.iter().map(left_keys).collect(),
         problems: silent.chain(unreported.problems()).collect(),

@@ -136,6 +136,19 @@ async fn stop_one(
     };
     let id = resolve_list_number(given, &asked.open, &args.store, host).await?;
     let mut found = StopResults::default();
+    if given != LAST
+        && let Some(command) = find_open_session(asked.commands, &id)?
+    {
+        let request = params(&command.session, by, args);
+        match command.process.stop(&request).await {
+            Ok(answer) => {
+                let line = SessionStopLine::of_command(command.session, answer);
+                found.answers.push(line);
+            }
+            Err(unanswered) => found.problem(&unanswered.error),
+        }
+        return Ok(found);
+    }
     let Some(target) = find_open_session(asked.open, &id)? else {
         if given == LAST && !asked.silent.is_empty() {
             return Err(no_session(&asked.silent));
@@ -197,7 +210,12 @@ fn print_results(args: &StopArgs, host: &ProcessHost, found: &StopResults) -> u8
         }
         let mut text = Styled::default();
         if args.all || args.preview {
-            let title = format!("session {}", short(answer.session_id.as_str()));
+            let kind = if answer.is_command {
+                "command"
+            } else {
+                "session"
+            };
+            let title = format!("{kind} {}", short(answer.session_id.as_str()));
             text.push_line(&style.paint(TextRole::Dim, title));
         }
         text.push(&if args.shown.full {

@@ -10,7 +10,10 @@ use super::super::ps::failed;
 use super::{SessionStopLine, StopResults};
 use crate::args::StoreArgs;
 use crate::error::CliError;
-use allstop_remote::{ProcessNumber, RemoteStopParams, SocketFolder, each_process};
+use allstop_remote::{
+    OwnedCommandReport, ProcessNumber, RemoteExtent, RemoteProcess, RemoteStopParams, SocketFolder,
+    each_process,
+};
 
 /// Processes that were asked to stop their sessions, and these sessions.
 #[derive(Debug, Default)]
@@ -43,8 +46,8 @@ pub(super) async fn stop_all(
                 found
                     .problems
                     .extend(starting.as_ref().map(StartingProcess::not_stopped));
-                let sessions = report.sessions.into_iter();
-                let sessions: Vec<_> = sessions.map(|session| session.session_id).collect();
+                let sessions = report.sessions.iter();
+                let sessions: Vec<_> = sessions.map(|session| session.session_id.clone()).collect();
                 // All sessions stop concurrently, so none waits while the grace of another session passes.
                 let requests: Vec<_> = sessions.iter().map(params).collect();
                 let stopping = requests.iter().map(|request| process.stop(request));
@@ -66,6 +69,7 @@ pub(super) async fn stop_all(
                     }
                     known.push(session);
                 }
+                stop_commands(&process, &report.commands, params, &mut found).await;
             }
             Ok(_of_another_store) => {}
             Err(error) => found.problem(&error),
@@ -79,4 +83,31 @@ pub(super) async fn stop_all(
         all.extend(found);
     }
     Ok((all, asked))
+}
+
+/// Stops the commands of a process that belong to no session.
+async fn stop_commands(
+    process: &RemoteProcess,
+    commands: &[OwnedCommandReport],
+    params: impl Fn(&SessionId) -> RemoteStopParams,
+    found: &mut StopResults,
+) {
+    let commands = commands.iter();
+    let requests = commands.map(|command| params(&SessionId::new(command.command_id.as_str())));
+    // A command has no turn.
+    let requests: Vec<_> = requests
+        .filter(|request| request.extent != RemoteExtent::Turn)
+        .collect();
+    let stopping = requests.iter().map(|request| process.stop(request));
+    for (request, stopped) in requests.iter().zip(join_all(stopping).await) {
+        match stopped {
+            Ok(answer) => {
+                let id = request.session_id.clone();
+                found.answers.push(SessionStopLine::of_command(id, answer));
+            }
+            // The command has ended by itself.
+            Err(unanswered) if unanswered.error.is_of_ended_session() => {}
+            Err(unanswered) => found.problem(&unanswered.error),
+        }
+    }
 }

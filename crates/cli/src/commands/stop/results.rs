@@ -10,10 +10,14 @@ use crate::error::{CliError, ErrorReport};
 use crate::json_document::DocumentSchema;
 use crate::shell_command::SameFlags;
 
-/// Result of the stop of one session, as a part of the JSON object.
+/// Result of the stop of one session or command, as a part of the JSON object.
 #[derive(Debug, Serialize)]
 pub(super) struct SessionStopLine {
+    /// Id of the session or of the command.
     pub(super) session_id: SessionId,
+    /// True for a command that belongs to no session.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_command: bool,
     /// Stop reason of the last turn, if the session ended before the stop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stop_reason: Option<StopReason>,
@@ -36,8 +40,17 @@ impl SessionStopLine {
     pub(super) fn answered(session_id: SessionId, answer: StopResult) -> Self {
         Self {
             session_id,
+            is_command: false,
             stop_reason: answer.stop_reason,
             receipt: answer.receipt,
+        }
+    }
+
+    /// The answer of a process about a command that belongs to no session.
+    pub(super) fn of_command(id: SessionId, answer: StopResult) -> Self {
+        Self {
+            is_command: true,
+            ..Self::answered(id, answer)
         }
     }
 

@@ -5,6 +5,7 @@ mod conformance;
 mod faults;
 mod http;
 mod http_client;
+mod other_terminals;
 mod results;
 mod sessions;
 
