@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::{Cause, CauseKind, TaskId};
-use allstop_task::{CancelError, LiveItem, TaskManager, TaskRequest};
+use allstop_task::{CancelError, LiveItem, TaskManager, TaskRequest, TaskState};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use rmcp::service::RequestContext;
@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::arguments::{CommandArguments, PreviewArguments, ReceiptArguments, StopArguments};
 use crate::catalog;
+use crate::confirmed_cancel::ConfirmedCall;
 use crate::failure::CallFailure;
 use crate::progress::{LastOutput, ProgressRecipient, follow};
 use crate::report::{CommandReport, PreviewReport};
@@ -31,6 +32,8 @@ pub(crate) struct ClientCall<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) owner: Arc<str>,
     pub(crate) session_end: SessionEnd,
+    /// Confirms the cancellation of the call, if its client wants this.
+    pub(crate) confirmed: Option<ConfirmedCall>,
     pub(crate) context: &'a RequestContext<RoleServer>,
 }
 
@@ -100,6 +103,17 @@ impl ClientCall<'_> {
         }
         let task = self.manager.get(&id).await?;
         let report = CommandReport::of_task(&task);
+        let is_cancelled = self
+            .confirmed
+            .as_ref()
+            .is_some_and(ConfirmedCall::is_cancelled);
+        if is_cancelled && !report.has_ended() {
+            // A response would claim the end of the command.
+            self.context.ct.cancelled().await;
+        }
+        if is_cancelled && task.status.state == TaskState::Canceled {
+            return Err(CallFailure::Cancelled(report.text()));
+        }
         Ok(result_of(&report, report.text(), report.is_success()))
     }
 
@@ -110,11 +124,21 @@ impl ClientCall<'_> {
             () = self.session_end.0.cancelled() => {
                 Cause::new(CauseKind::Disconnect).detail("the MCP client ended its session")
             }
+            () = self.confirmed_cancel() => {
+                Cause::new(CauseKind::User).detail("the MCP client cancelled the request")
+            }
             () = self.context.ct.cancelled() => if self.context.peer.is_transport_closed() {
                 Cause::new(CauseKind::Disconnect).detail("the MCP client is gone")
             } else {
                 Cause::new(CauseKind::User).detail("the MCP client cancelled the request")
             },
+        }
+    }
+
+    async fn confirmed_cancel(&self) {
+        match &self.confirmed {
+            Some(call) => call.cancelled().await,
+            None => std::future::pending().await,
         }
     }
 

@@ -27,6 +27,9 @@ pub(crate) enum CallFailure {
     Full,
     #[error("the server is shutting down and starts no commands")]
     ShuttingDown,
+    /// The client has cancelled the call, and the command has verifiably ended. The text is the report.
+    #[error("{0}")]
+    Cancelled(String),
     #[error("{0}")]
     Other(String),
 }

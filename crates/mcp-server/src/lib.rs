@@ -37,6 +37,7 @@ mod arguments;
 mod calls;
 mod catalog;
 mod command;
+mod confirmed_cancel;
 mod executor;
 mod failure;
 mod http;

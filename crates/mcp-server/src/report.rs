@@ -91,6 +91,11 @@ impl CommandReport {
         matches!(self.state, CommandState::Exited | CommandState::Running)
     }
 
+    /// True if the receipt proves that no work of the command is left.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.result.receipt.as_ref().is_none_or(Receipt::quiet)
+    }
+
     /// Text for a model: the output, and then a line about each other fact.
     pub(crate) fn text(&self) -> String {
         let mut text = self.result.output.clone();

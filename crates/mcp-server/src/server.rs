@@ -15,6 +15,7 @@ use rmcp::{RoleServer, ServerHandler};
 
 use crate::calls::{ClientCall, call};
 use crate::catalog;
+use crate::confirmed_cancel::{ConfirmedCancels, EXTENSION, confirmation};
 use crate::executor::CommandConfig;
 use crate::failure::CallFailure;
 
@@ -42,6 +43,8 @@ pub struct CommandServer {
     folder: Arc<Path>,
     tools: Arc<[Tool]>,
     version: &'static str,
+    /// Calls whose cancellation is confirmed. The transport over HTTP does not use the table, so no call is added there.
+    confirmed: Option<ConfirmedCancels>,
 }
 
 impl CommandServer {
@@ -53,13 +56,26 @@ impl CommandServer {
             folder: config.folder.as_path().into(),
             tools: catalog::tools().into(),
             version,
+            confirmed: None,
+        }
+    }
+
+    /// Confirms the cancellations of calls in this table.
+    pub(crate) fn confirming(self, calls: ConfirmedCancels) -> Self {
+        Self {
+            confirmed: Some(calls),
+            ..self
         }
     }
 }
 
 impl ServerHandler for CommandServer {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let mut capabilities = ServerCapabilities::builder().enable_tools().build();
+        if self.confirmed.is_some() {
+            let extension = (EXTENSION.to_owned(), JsonObject::new());
+            capabilities.extensions = Some([extension].into());
+        }
         let mut info = ServerConfig::new(capabilities);
         info.server_info = Implementation::new("allstop", self.version);
         info.with_instructions(catalog::INSTRUCTIONS)
@@ -91,15 +107,21 @@ impl ServerHandler for CommandServer {
         let no_request = Extensions::default();
         let parts = context.extensions.get::<Parts>();
         let of_http = parts.map_or(&no_request, |parts| &parts.extensions);
+        let confirmed = self.confirmed.as_ref();
+        let confirmed = confirmed.filter(|_| tool.name == catalog::EXEC);
         let call_of_client = ClientCall {
             manager: &self.manager,
             folder: &self.folder,
             owner: CommandOwner::of(of_http).0,
             session_end: of_http.get().cloned().unwrap_or_default(),
+            confirmed: confirmed.and_then(|calls| calls.begin(&context)),
             context: &context,
         };
         let arguments: JsonObject = request.arguments.unwrap_or_default();
         let called = call(&call_of_client, &tool.name, arguments).await;
-        Ok(called.unwrap_or_else(CallFailure::into_result).into())
+        match called {
+            Err(CallFailure::Cancelled(text)) => Err(confirmation(text)),
+            called => Ok(called.unwrap_or_else(CallFailure::into_result).into()),
+        }
     }
 }

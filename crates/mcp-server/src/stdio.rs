@@ -7,12 +7,15 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use rmcp::RoleServer;
-use rmcp::model::{ErrorData, JsonRpcMessage};
+use rmcp::model::{
+    CancelledNotification, ClientNotification, ErrorData, JsonRpcMessage, JsonRpcNotification,
+};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage, serve_server_with_ct};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
+use crate::confirmed_cancel::ConfirmedCancels;
 use crate::incoming::LineTransport;
 use crate::server::CommandServer;
 
@@ -38,8 +41,11 @@ pub async fn serve_pipes(
     input_end: CancellationToken,
     cx: &WorkCx,
 ) -> Result<(), String> {
+    let confirmed = ConfirmedCancels::default();
+    let server = server.confirming(confirmed.clone());
     let transport = PipeTransport {
         inner: LineTransport::new(input, output),
+        confirmed,
         unsent: Arc::default(),
         refusals: FuturesUnordered::new(),
         input_end: input_end.clone(),
@@ -79,6 +85,7 @@ fn log_end(ended: &Result<rmcp::service::QuitReason, tokio::task::JoinError>) {
 /// Transport that bounds the unsent messages, and notifies about the end of the client.
 struct PipeTransport<T> {
     inner: T,
+    confirmed: ConfirmedCancels,
     /// Each unsent message holds a clone.
     unsent: Arc<()>,
     /// Errors that are being sent.
@@ -87,7 +94,13 @@ struct PipeTransport<T> {
 }
 
 impl<T: Transport<RoleServer>> PipeTransport<T> {
-    /// Passes a message on. `None` if the message is a request that the transport refuses.
+    /// Cancels a call whose cancellation is confirmed. False for any other call.
+    fn is_confirmed(&self, cancelled: &CancelledNotification) -> bool {
+        let id = cancelled.params.request_id.as_ref();
+        id.is_some_and(|id| self.confirmed.cancel(id))
+    }
+
+    /// Passes a message on. `None` if the transport handles the message itself.
     fn admit(
         &mut self,
         message: RxJsonRpcMessage<RoleServer>,
@@ -101,6 +114,10 @@ impl<T: Transport<RoleServer>> PipeTransport<T> {
                 self.refusals.push(refusal.map(drop).boxed());
                 None
             }
+            JsonRpcMessage::Notification(JsonRpcNotification {
+                notification: ClientNotification::CancelledNotification(cancelled),
+                ..
+            }) if self.is_confirmed(&cancelled) => None,
             message => Some(message),
         }
     }

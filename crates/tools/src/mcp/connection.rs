@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
 use allstop_scope::{Ending, Registration, Scope, WorkSpec};
@@ -24,9 +25,7 @@ use super::config::OnIgnoredCancel;
 use super::connection_loss::ConnectionLoss;
 use super::elicitation::{QUESTIONS_WAITING_MAX, ask_all};
 use super::input_round::answers;
-use super::limits::{
-    CALLS_MAX, CANCEL_SETTLE, CANCEL_SETTLE_BEFORE_CLOSE, PROGRESS_INTERVAL, ROUNDS_MAX,
-};
+use super::limits::{CALLS_MAX, CANCEL_SETTLE_BEFORE_CLOSE, PROGRESS_INTERVAL, ROUNDS_MAX};
 use super::server_task::{RequestedTask, ServerTask};
 use super::state::ServerLifetime;
 use super::url_query::without_queries;
@@ -41,6 +40,8 @@ pub(super) struct Connection {
     pub(super) calls: Arc<OpenCalls>,
     pub(super) loss: ConnectionLoss,
     pub(super) on_ignored_cancel: OnIgnoredCancel,
+    /// Time that a stop waits for the answer to a cancelled call.
+    pub(super) cancel_settle: Duration,
     /// `None` if the server is not a process that Allstop started. The end of such a connection proves nothing about a
     /// call.
     pub(super) lifetime: Option<watch::Receiver<ServerLifetime>>,
@@ -306,8 +307,8 @@ impl SentCall<'_> {
     async fn after_stop(&mut self, scope: &Scope) -> Result<AnsweredCall, ToolError> {
         // This request has no effect if the stop has already cancelled the call.
         self.cancel.request(&reason(scope));
-        let settled_at = Instant::now() + CANCEL_SETTLE;
         let connection = self.connection;
+        let settled_at = Instant::now() + connection.cancel_settle;
         tokio::select! {
             biased;
             answered = self.answered() => return answered,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 use rmcp::ClientCacheConfig;
@@ -10,7 +11,7 @@ use rmcp::model::{
     Implementation, JsonObject, ProtocolVersion, TASKS_EXTENSION_ID, UrlElicitationCapability,
 };
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, RoleClient, RunningService,
+    ClientInitializeError, ClientLifecycleMode, Peer, RoleClient, RunningService,
     serve_client_with_lifecycle,
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -22,11 +23,27 @@ use super::client_handler::McpClientHandler;
 use super::http_client::HttpClient;
 use super::interceptor::{ConnectionSinks, MessageInterceptor};
 use super::legacy_events::LegacyEvents;
-use super::limits::{CALLS_MAX, MESSAGE_BYTES_MAX};
+use super::limits::{CALLS_MAX, CANCEL_SETTLE, CANCEL_SETTLE_CONFIRMED, MESSAGE_BYTES_MAX};
 use super::login::AccessTokens;
 use super::pipes::{ServerInput, ServerOutput};
 use super::url_query::without_queries;
 use super::web_client::web_client;
+
+/// Extension of `allstop mcp serve`: the server answers a cancelled call after the verified end of its command. By the
+/// protocol, a server should not answer.
+const CONFIRMED_CANCEL: &str = "io.allstop/confirmed-cancel";
+
+/// Time in which a server should answer a cancelled call.
+pub(super) fn cancel_settle(peer: &Peer<RoleClient>) -> Duration {
+    let info = peer.peer_info();
+    let extensions = info
+        .as_ref()
+        .and_then(|info| info.capabilities.extensions.as_ref());
+    match extensions {
+        Some(extensions) if extensions.contains_key(CONFIRMED_CANCEL) => CANCEL_SETTLE_CONFIRMED,
+        _ => CANCEL_SETTLE,
+    }
+}
 
 /// First request of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +118,8 @@ where
         .with_url(UrlElicitationCapability::default());
     capabilities.elicitation = Some(elicitation);
     let tasks = (TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
-    capabilities.extensions = Some([tasks].into());
+    let confirmed = (CONFIRMED_CANCEL.to_owned(), JsonObject::new());
+    capabilities.extensions = Some([tasks, confirmed].into());
     let handler = McpClientHandler {
         config: ClientConfig::new(capabilities, client),
         calls,

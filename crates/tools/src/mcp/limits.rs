@@ -57,6 +57,10 @@ pub(super) const STDERR_BYTES_MAX: usize = 2 * 1024;
 /// information.
 pub const CANCEL_SETTLE: Duration = Duration::from_millis(300);
 
+/// Like [`CANCEL_SETTLE`], for a server that answers a cancelled call after the end of its command. The time is below the
+/// usual grace of a stop (2 s).
+pub(super) const CANCEL_SETTLE_CONFIRMED: Duration = Duration::from_millis(1_800);
+
 /// Like [`CANCEL_SETTLE`], if the server ends with the call, because the program ends. An answer proves the end of the
 /// call as well as the end of the server does. The time lets a server answer, or undo an effect of the call, before its
 /// input is closed, and a person does not notice the delay.

@@ -12,7 +12,7 @@ use super::config::McpTransport;
 use super::connection::Connection;
 use super::connection_end::ConnectionEnd;
 use super::connection_loss::{LossKind, LossReason};
-use super::handshake::{FirstRequest, Service, over_http, over_pipes};
+use super::handshake::{FirstRequest, Service, cancel_settle, over_http, over_pipes};
 use super::interceptor::ConnectionSinks;
 use super::limits::{
     CLOSE_WAIT, CONNECTION_GOOD_AFTER, RECONNECT_FIRST, RECONNECT_MAX, RECONNECT_TRIES_MAX,
@@ -179,6 +179,7 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope, first: FirstRequest) ->
             calls: Arc::clone(&sinks.calls),
             loss: sinks.loss.clone(),
             on_ignored_cancel: server.config.on_ignored_cancel,
+            cancel_settle: cancel_settle(service.peer()),
             lifetime: server.is_process().then(|| server.lifetime.subscribe()),
         })));
     let reason = tokio::select! {

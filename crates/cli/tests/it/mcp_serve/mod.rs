@@ -1,5 +1,6 @@
 //! `allstop mcp serve`: other agents run commands with a receipt.
 
+mod allstop_client;
 mod client;
 mod conformance;
 mod faults;
