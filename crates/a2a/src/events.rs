@@ -43,7 +43,7 @@ pub(crate) fn numbered(
     detail: TaskDetail,
     memory: RequestMemory,
 ) -> BoxStream<'static, NumberedEvent> {
-    let events = EventStream {
+    let events = TaskEventStream {
         subscription: subscription.with_live_text(),
         task: without_content(task),
         detail,
@@ -59,7 +59,7 @@ pub(crate) fn numbered(
 }
 
 /// Events of a task for one client.
-struct EventStream {
+struct TaskEventStream {
     subscription: LiveSubscription,
     task: Task,
     detail: TaskDetail,
@@ -71,16 +71,16 @@ struct EventStream {
 /// Next event of the stream.
 enum NextEvent {
     Unread,
-    Read(NumberedEvent),
+    Read(Box<NumberedEvent>),
     /// The stream ends.
     Absent,
 }
 
-impl EventStream {
+impl TaskEventStream {
     async fn next(&mut self) -> Option<NumberedEvent> {
         let event = match std::mem::replace(&mut self.next, NextEvent::Unread) {
             NextEvent::Unread => self.read().await?,
-            NextEvent::Read(event) => event,
+            NextEvent::Read(event) => *event,
             NextEvent::Absent => return None,
         };
         let awaits_reply = self.start == StreamStart::TaskOrReply;
@@ -89,7 +89,7 @@ impl EventStream {
                 self.start = StreamStart::Update;
                 match timeout(REPLY_WAIT, self.read()).await {
                     Ok(Some(reply @ Ok((_, StreamResponse::Message(_))))) => return Some(reply),
-                    Ok(Some(next)) => self.next = NextEvent::Read(next),
+                    Ok(Some(next)) => self.next = NextEvent::Read(Box::new(next)),
                     Ok(None) => self.next = NextEvent::Absent,
                     Err(_elapsed) => {}
                 }

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 /// The running commands. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct RunningCommands(Arc<Mutex<BTreeMap<TaskId, RunningEntry>>>);
+pub struct RunningCommands(Arc<Mutex<BTreeMap<TaskId, CommandEntry>>>);
 
 #[derive(Debug)]
-struct RunningEntry {
+struct CommandEntry {
     scope: Scope,
     started_at: Instant,
 }
@@ -32,12 +32,12 @@ pub struct RunningCommandInfo {
 }
 
 /// Removes the command when this value is dropped.
-pub(crate) struct RunningGuard {
+pub(crate) struct CommandGuard {
     commands: RunningCommands,
     id: TaskId,
 }
 
-impl Drop for RunningGuard {
+impl Drop for CommandGuard {
     fn drop(&mut self) {
         drop(self.commands.0.lock().remove(&self.id));
     }
@@ -61,11 +61,11 @@ impl RunningCommands {
     }
 
     /// Adds a command whose processes belong to this scope.
-    pub(crate) fn add(&self, id: TaskId, scope: Scope) -> RunningGuard {
+    pub(crate) fn add(&self, id: TaskId, scope: Scope) -> CommandGuard {
         let started_at = Instant::now();
-        let entry = RunningEntry { scope, started_at };
+        let entry = CommandEntry { scope, started_at };
         self.0.lock().insert(id.clone(), entry);
-        RunningGuard {
+        CommandGuard {
             commands: self.clone(),
             id,
         }

@@ -9,11 +9,11 @@ use rmcp::model::RequestId;
 use rmcp::service::ServiceError;
 use tokio::time::sleep;
 
-use super::calls::CallAnswer;
+use super::call_answer::CallAnswer;
 use super::connection::Connection;
 use super::input_round::answers;
 use super::limits::ROUNDS_MAX;
-use super::server_task::{ServerTask, TaskReport};
+use super::mcp_task::{McpTask, TaskReport};
 use crate::tool::ToolInvocation;
 
 /// Pause between two requests for the status, if the server names none.
@@ -40,7 +40,7 @@ const FAILURES_MAX: usize = 3;
 pub(super) async fn follow(
     connection: &Connection,
     call: RequestId,
-    mut task: ServerTask,
+    mut task: McpTask,
     invocation: &ToolInvocation,
 ) -> String {
     match ended(connection, &mut task, invocation).await {
@@ -56,7 +56,7 @@ pub(super) async fn follow(
 /// Asks for the state until the task ends.
 async fn ended(
     connection: &Connection,
-    task: &mut ServerTask,
+    task: &mut McpTask,
     invocation: &ToolInvocation,
 ) -> Result<CallAnswer, String> {
     let peer = &connection.peer;

@@ -8,26 +8,24 @@
 //! 3. After the table has begun to end, no call begins on the connection.
 //! 4. The entry of a call that the server continues as a task stays in the table until the end of the task.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use allstop_core::receipt::{EndMethod, EndProof, Evidence};
 use allstop_scope::{Ending, Registration};
 use parking_lot::Mutex;
 use rmcp::model::{
-    ClientRequest, ErrorData, NumberOrString, ProgressNotificationParam, ProgressToken, RequestId,
-    ServerResult,
+    ClientRequest, NumberOrString, ProgressNotificationParam, ProgressToken, RequestId,
 };
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::call_answer::{AnsweredCall, CallAnswer};
 use super::cancellation::{CallCancellation, SendRefusal, UnsentCancellations};
 use super::connection_end::ConnectionEnd;
 use super::elicitation::SentQuestion;
 use super::limits::CALLS_MAX;
-use super::server_task::ServerTask;
+use super::mcp_task::McpTask;
 use crate::call_progress::CallProgress;
 
 #[derive(Debug, Default)]
@@ -53,7 +51,7 @@ struct OpenMcpCall {
     cancel: Arc<CallCancellation>,
     registration: Registration,
     /// Receives the task that continues the call. `None` if the call is a task now.
-    continued: Option<oneshot::Sender<ServerTask>>,
+    continued: Option<oneshot::Sender<McpTask>>,
     /// Id of the task that continues the call.
     task_id: Option<Arc<str>>,
     answer: oneshot::Sender<AnsweredCall>,
@@ -64,7 +62,7 @@ struct OpenMcpCall {
 pub(super) struct BegunCall {
     pub(super) handle: RequestHandle<RoleClient>,
     /// Receives the task, if the server continues the call as a task.
-    pub(super) continued: oneshot::Receiver<ServerTask>,
+    pub(super) continued: oneshot::Receiver<McpTask>,
     pub(super) answered: oneshot::Receiver<AnsweredCall>,
 }
 
@@ -73,66 +71,6 @@ pub(super) struct BegunCall {
 pub(super) struct CallChannels {
     pub(super) progress: watch::Sender<Option<CallProgress>>,
     pub(super) questions: mpsc::Sender<SentQuestion>,
-}
-
-/// Answer to a call, with the registration of the call.
-#[derive(Debug)]
-pub(super) struct AnsweredCall {
-    pub(super) answer: CallAnswer,
-    pub(super) registration: Registration,
-}
-
-#[derive(Debug)]
-pub(super) enum CallAnswer {
-    Result(Box<ServerResult>),
-    Error(ErrorData),
-    /// The server reports that it has cancelled the task of the call.
-    Cancelled,
-    /// The server answered, but the answer cannot be parsed for this reason.
-    Unreadable(Cow<'static, str>),
-    /// The server closed the HTTP response before it sent an answer. The server may still run the call.
-    Cut(Arc<str>),
-    /// The connection ended before an answer.
-    Ended(Arc<ConnectionEnd>),
-}
-
-impl AnsweredCall {
-    /// Reports the end of a call after its caller has stopped waiting.
-    pub(super) fn conclude(self) {
-        match self.answer {
-            CallAnswer::Result(_) | CallAnswer::Unreadable(_) => {
-                self.registration.finish(Ending::Returned);
-            }
-            CallAnswer::Error(_) => confirmed(self.registration),
-            CallAnswer::Cancelled => task_cancelled(self.registration),
-            CallAnswer::Cut(why) => not_confirmed(self.registration, &why),
-            CallAnswer::Ended(ended) => ended.conclude(self.registration),
-        }
-    }
-}
-
-/// Reports a call as stopped, after the server has confirmed the end of the call with an error.
-pub(super) fn confirmed(registration: Registration) {
-    registration.finish(Ending::Stopped {
-        how: EndMethod::RemoteConfirmed,
-        evidence: Evidence::verified(EndProof::RemoteConfirmed),
-    });
-}
-
-/// Reports a call as stopped, because its task has the status `cancelled`.
-pub(super) fn task_cancelled(mut registration: Registration) {
-    registration.details_mut().note = Some(TASK_CANCELLED.into());
-    confirmed(registration);
-}
-
-/// Note on the evidence of a cancelled task. Since revision 2025-11-25, the server must report this status even if the
-/// execution cannot be ended at once.
-const TASK_CANCELLED: &str = "the server reports the status `cancelled` of its task";
-
-/// Reports a call whose end is not known.
-pub(super) fn not_confirmed(mut registration: Registration, why: &str) {
-    registration.details_mut().note = Some(why.to_owned().into());
-    registration.finish(Ending::NotConfirmed);
 }
 
 #[derive(Debug)]
@@ -162,14 +100,14 @@ impl OpenCalls {
             match cancel.send(request, options) {
                 Ok(handle) => {
                     let (answer, answered) = oneshot::channel();
-                    let (continues, continued) = oneshot::channel();
+                    let (created, continued) = oneshot::channel();
                     let open = OpenMcpCall {
                         token: handle.progress_token.clone(),
                         progress: channels.progress,
                         questions: channels.questions,
                         cancel: Arc::clone(cancel),
                         registration,
-                        continued: Some(continues),
+                        continued: Some(created),
                         task_id: None,
                         answer,
                     };
@@ -196,7 +134,7 @@ impl OpenCalls {
             return Err(answer);
         };
         if let CallAnswer::Result(result) = &answer
-            && let Some(task) = ServerTask::created(result)
+            && let Some(task) = McpTask::created(result)
             && let Some(continued) = entry.get_mut().continued.take()
         {
             let open = entry.get_mut();

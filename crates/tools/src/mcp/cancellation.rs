@@ -17,7 +17,7 @@ use rmcp::model::{CancelledNotification, CancelledNotificationParam, RequestId};
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient};
 use tokio::task::coop::unconstrained;
 
-use super::server_task::ServerTask;
+use super::mcp_task::McpTask;
 
 #[derive(Debug)]
 pub(super) struct CallCancellation {
@@ -64,7 +64,7 @@ enum CancelState {
     Unsent,
     Sent(RequestId),
     /// The server continues the call as this task.
-    Continued(ServerTask),
+    Continued(McpTask),
     Cancelled,
     Answered,
 }
@@ -132,14 +132,14 @@ impl CallCancellation {
         self.unsent.add(sending.boxed());
     }
 
-    fn cancel_task(&self, task: ServerTask) {
+    fn cancel_task(&self, task: McpTask) {
         let peer = self.peer.clone();
         self.unsent
             .add(async move { task.cancel(&peer).await }.boxed());
     }
 
     /// Records that the server continues the call as a task. If the call was cancelled before, cancels the task.
-    pub(super) fn continued_as(&self, task: &ServerTask) {
+    pub(super) fn continued_as(&self, task: &McpTask) {
         let mut state = self.state.lock();
         if matches!(*state, CancelState::Cancelled) {
             drop(state);

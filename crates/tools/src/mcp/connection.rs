@@ -15,18 +15,16 @@ use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, Service
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
+use super::call_answer::{AnsweredCall, CallAnswer, confirmed, not_confirmed, task_cancelled};
 use super::call_task::follow;
-use super::calls::{
-    AnsweredCall, BegunCall, CallAnswer, CallChannels, CallRefused, OpenCalls, confirmed,
-    not_confirmed, task_cancelled,
-};
+use super::calls::{BegunCall, CallChannels, CallRefused, OpenCalls};
 use super::cancellation::CallCancellation;
 use super::config::OnIgnoredCancel;
 use super::connection_loss::ConnectionLoss;
 use super::elicitation::{QUESTIONS_WAITING_MAX, ask_all};
 use super::input_round::answers;
 use super::limits::{CALLS_MAX, CANCEL_SETTLE_BEFORE_CLOSE, PROGRESS_INTERVAL, ROUNDS_MAX};
-use super::server_task::{RequestedTask, ServerTask};
+use super::mcp_task::{McpTask, RequestedTask};
 use super::state::ServerLifetime;
 use super::url_query::without_queries;
 use crate::call_link::CallLink;
@@ -57,7 +55,7 @@ struct SentCall<'a> {
     handle_spent: bool,
     answered: oneshot::Receiver<AnsweredCall>,
     /// `None` after the server has continued the call as a task.
-    continued: Option<oneshot::Receiver<ServerTask>>,
+    continued: Option<oneshot::Receiver<McpTask>>,
     /// Follows the task that continues the call.
     following: Option<BoxFuture<'a, String>>,
     ended: bool,
@@ -247,7 +245,7 @@ fn reason(scope: &Scope) -> String {
 }
 
 /// Waits for the task that continues a call.
-async fn created(continued: &mut Option<oneshot::Receiver<ServerTask>>) -> ServerTask {
+async fn created(continued: &mut Option<oneshot::Receiver<McpTask>>) -> McpTask {
     let task = match continued {
         Some(receiver) => receiver.await.ok(),
         None => None,

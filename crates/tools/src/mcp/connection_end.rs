@@ -5,7 +5,7 @@ use std::sync::Arc;
 use allstop_core::receipt::{Containment, EndMethod, EndProof, Evidence};
 use allstop_scope::{Ending, Registration};
 
-use super::calls::not_confirmed;
+use super::call_answer::not_confirmed;
 
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionEnd {

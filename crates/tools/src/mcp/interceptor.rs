@@ -17,7 +17,8 @@ use rmcp::transport::Transport;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout_at;
 
-use super::calls::{CallAnswer, OpenCalls};
+use super::call_answer::CallAnswer;
+use super::calls::OpenCalls;
 use super::connection_loss::ConnectionLoss;
 use super::deep_answer::is_replacement;
 use super::discovery::{Discovery, DiscoveryOpen};

@@ -28,6 +28,7 @@
 //! means idempotent. The calls of all other tools count as irreversible. The hints are trusted, because a person
 //! configured the server. Permission rules take precedence.
 
+mod call_answer;
 mod call_task;
 mod calls;
 mod cancellation;
@@ -50,11 +51,11 @@ mod legacy_events;
 mod limits;
 mod listing;
 mod login;
+mod mcp_task;
 mod pipes;
 mod process;
 mod server;
 mod server_content;
-mod server_task;
 mod servers;
 mod state;
 mod status_events;

@@ -7,8 +7,8 @@ use rmcp::model::CallToolRequestParams;
 use serde_json::Value;
 
 use super::convert::{McpToolDefinition, McpToolResult, content_of};
+use super::mcp_task::RequestedTask;
 use super::server::McpServer;
-use super::server_task::RequestedTask;
 use crate::output::{BoundedOutput, OutputFolder, OutputLimits};
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 

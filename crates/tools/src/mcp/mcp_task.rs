@@ -15,11 +15,11 @@ use rmcp::model::{
 use rmcp::service::{Peer, RoleClient, ServiceError};
 use serde_json::{Value, json};
 
-use super::calls::CallAnswer;
+use super::call_answer::CallAnswer;
 
 /// Task at a server.
 #[derive(Debug, Clone)]
-pub(super) struct ServerTask {
+pub(super) struct McpTask {
     pub(super) id: Arc<str>,
     form: TaskForm,
     /// Pause between two requests for the status, if the server names one.
@@ -61,7 +61,7 @@ impl RequestedTask {
     }
 }
 
-impl ServerTask {
+impl McpTask {
     /// Returns the task in the answer to a call. `None` if the answer is a result.
     pub(super) fn created(answer: &ServerResult) -> Option<Self> {
         match answer {
@@ -209,11 +209,11 @@ mod tests {
             "createdAt": "2025-11-25T10:30:00Z", "lastUpdatedAt": "2025-11-25T10:30:00Z",
         }});
         let answer: ServerResult = serde_json::from_value(created).unwrap();
-        let task = ServerTask::created(&answer).unwrap();
+        let task = McpTask::created(&answer).unwrap();
         assert_eq!((&*task.id, task.form), ("t1", TaskForm::Revision2025));
         assert_eq!(task.poll_interval, Some(Duration::from_millis(500)));
         let result: ServerResult = serde_json::from_value(json!({"content": []})).unwrap();
-        assert!(ServerTask::created(&result).is_none());
+        assert!(McpTask::created(&result).is_none());
     }
 
     #[test]
