@@ -13,6 +13,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use httpdate::fmt_http_date;
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::v0_3::card::with_fields_of_v0_3;
@@ -27,10 +28,9 @@ const CACHE: HeaderValue = HeaderValue::from_static("max-age=300");
 /// The routes of this card. A request with the header of version 1 gets the card of this version. Other requests, which
 /// usually have no version, get the card with the fields of version 0.3.
 pub(crate) fn router(card: &AgentCard) -> Router {
-    let v1 = serde_json::to_vec(card).expect("a card is plain data with text keys");
+    let v1 = serde_json::to_value(card).expect("a card is plain data with text keys");
     let merged = with_fields_of_v0_3(card).expect("a card is plain data with text keys");
-    let v1 = ServedCard::new(v1.into());
-    let merged = ServedCard::new(merged.to_string().into());
+    let (v1, merged) = (ServedCard::new(v1), ServedCard::new(merged));
     let mut routes = Router::new();
     for path in PATHS {
         let (v1, merged) = (v1.clone(), merged.clone());
@@ -54,7 +54,10 @@ struct ServedCard {
 }
 
 impl ServedCard {
-    fn new(body: Bytes) -> Self {
+    fn new(mut card: Value) -> Self {
+        // Parts of a card are maps without an order. A sorted card has the same tag after each start.
+        card.sort_all_objects();
+        let body = Bytes::from(card.to_string());
         Self {
             headers: headers(&body),
             body,

@@ -67,8 +67,11 @@ fn part(part: a2a::Part) -> MessagePart {
     }
 }
 
+/// Converts a map, which has no order, to a map in the order of its keys. Therefore equal maps have equal records.
 pub(crate) fn map(map: Option<HashMap<String, serde_json::Value>>) -> JsonMap {
-    map.into_iter().flatten().collect()
+    let mut fields: JsonMap = map.into_iter().flatten().collect();
+    fields.sort_keys();
+    fields
 }
 
 fn texts(texts: Option<Vec<String>>) -> Vec<Arc<str>> {

@@ -89,7 +89,9 @@ impl ProviderParams {
     /// Digest of the provider, to recognise it without its key.
     pub(crate) fn digest(&self) -> [u8; 32] {
         // A structure of strings and JSON values always has a form in JSON.
-        Sha256::digest(serde_json::to_vec(self).unwrap_or_default()).into()
+        let mut provider = serde_json::to_value(self).unwrap_or_default();
+        provider.sort_all_objects();
+        Sha256::digest(provider.to_string()).into()
     }
 
     /// Refuses a provider that the server cannot use.

@@ -96,7 +96,7 @@ fn object_schema<T: JsonSchema>() -> Arc<JsonObject> {
 fn remove_descriptions(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
-            fields.remove("description");
+            fields.shift_remove("description");
             fields.values_mut().for_each(remove_descriptions);
         }
         Value::Array(parts) => parts.iter_mut().for_each(remove_descriptions),

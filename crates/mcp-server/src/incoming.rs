@@ -33,13 +33,16 @@ pub(crate) struct LineTransport<R, W: AsyncWrite> {
 /// Answer to a line that is no message.
 #[derive(Debug)]
 struct WrongLine {
-    error: ErrorData,
+    error: Box<ErrorData>,
     id: Option<RequestId>,
 }
 
 impl WrongLine {
     fn without_id(error: ErrorData) -> Self {
-        Self { error, id: None }
+        Self {
+            error: Box::new(error),
+            id: None,
+        }
     }
 }
 
@@ -106,7 +109,7 @@ where
                 Ok(Some(message)) => return Some(message),
                 Ok(None) => {}
                 Err(WrongLine { error, id }) => {
-                    let answer = TxJsonRpcMessage::<RoleServer>::error(error, id);
+                    let answer = TxJsonRpcMessage::<RoleServer>::error(*error, id);
                     self.reply = Some(Box::pin(self.writer.send(answer)));
                 }
             }
@@ -130,7 +133,7 @@ fn parse(line: &Bytes) -> Result<Option<Message>, WrongLine> {
         WrongLine::without_id(error)
     })?;
     let wrong = |reason: &str, id: Option<RequestId>| WrongLine {
-        error: ErrorData::invalid_request(reason.to_owned(), None),
+        error: Box::new(ErrorData::invalid_request(reason.to_owned(), None)),
         id,
     };
     let Value::Object(object) = &value else {

@@ -11,8 +11,10 @@ use serde_json::Value;
 /// titles). Also omits formats, because providers refuse some formats (`uint64`).
 pub fn schema_of<A: JsonSchema>() -> Arc<Value> {
     let trim = RecursiveTransform(|schema: &mut Schema| {
-        schema.remove("format");
-        schema.remove("title");
+        if let Some(keywords) = schema.as_object_mut() {
+            keywords.shift_remove("format");
+            keywords.shift_remove("title");
+        }
     });
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;

@@ -8,6 +8,7 @@ mod families;
 mod handlers;
 mod history;
 mod hooks;
+mod key_order;
 mod limits;
 mod messages;
 mod opening_and_closing;

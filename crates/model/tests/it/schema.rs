@@ -12,13 +12,14 @@ use allstop_model::scripted::file::ScriptFile;
 )]
 fn published_script_schema_is_current() {
     let schema = schemars::schema_for!(ScriptFile);
-    let current = serde_json::to_value(&schema).unwrap();
+    let mut current = serde_json::to_value(&schema).unwrap();
+    // A field that moves in the code does not change the file.
+    current.sort_all_objects();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/script.schema.json");
     if std::env::var("UPDATE_SCHEMAS").is_ok() {
         std::fs::write(&path, format!("{current:#}\n")).unwrap();
     }
     let published = std::fs::read_to_string(&path).unwrap_or_default();
-    // The order of the keys depends on the enabled features of a library.
     let published: serde_json::Value = serde_json::from_str(&published).unwrap_or_default();
     assert!(
         published == current,

@@ -87,7 +87,7 @@ async fn each_processed_event_arrives_with_its_version() {
             SubscriptionItem::Update(update) => {
                 let stored = log.read(&stream, update.version, 1).await.unwrap();
                 let mut stored: Value = serde_json::from_slice(&stored[0].1).unwrap();
-                stored.as_object_mut().unwrap().remove("v");
+                stored.as_object_mut().unwrap().shift_remove("v");
                 assert_eq!(stored, serde_json::to_value(&*update.record).unwrap());
                 versions.push(update.version);
             }

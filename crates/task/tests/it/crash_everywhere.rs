@@ -95,7 +95,7 @@ pub(crate) async fn fold(log: &dyn Log, id: &TaskId) -> (Arc<Task>, usize, usize
         .expect("it works")
     {
         let mut json: serde_json::Value = serde_json::from_slice(&bytes).expect("it works");
-        drop(json.as_object_mut().expect("it works").remove("v"));
+        drop(json.as_object_mut().expect("it works").shift_remove("v"));
         let record: TaskRecord = serde_json::from_value(json).expect("it works");
         // If an execution takes over another execution, the two have one end together.
         let is_new = !task

@@ -338,7 +338,7 @@ async fn check_stream(log: &dyn Log, id: &str) {
     let (mut ends, mut starts) = (0, 0);
     for (_, bytes) in &records {
         let mut json: serde_json::Value = serde_json::from_slice(bytes).expect("a record");
-        drop(json.as_object_mut().expect("an object").remove("v"));
+        drop(json.as_object_mut().expect("an object").shift_remove("v"));
         let record: allstop_task::TaskRecord = serde_json::from_value(json).expect("a record");
         starts += usize::from(matches!(
             record,

@@ -190,7 +190,7 @@ fn unread_pattern(error: &ValidationError<'_, '_>) -> Option<String> {
 fn remove_pattern(schema: &mut Value, place: &str) -> bool {
     let keywords = place.strip_suffix("/pattern");
     let keywords = keywords.and_then(|place| schema.pointer_mut(place)?.as_object_mut());
-    keywords.is_some_and(|keywords| keywords.remove("pattern").is_some())
+    keywords.is_some_and(|keywords| keywords.shift_remove("pattern").is_some())
 }
 
 /// Describes each wrong field. Omits values, because they may be megabytes long. `whole` names the value.

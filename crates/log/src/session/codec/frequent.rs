@@ -129,8 +129,8 @@ mod tests {
                 .collect();
             for name in names.iter().filter(|name| *name != "type") {
                 let object = record.as_object_mut().expect("an object");
-                let removed = object.remove(name).expect("it was there");
-                let tag = object.remove("type").expect("a tag");
+                let removed = object.shift_remove(name).expect("it was there");
+                let tag = object.shift_remove("type").expect("a tag");
                 let rest = serde_json::to_string(object).expect("JSON");
                 let text = format!("{{\"v\":1,\"type\":{tag},{}", &rest[1..]);
                 let derived: Option<SessionRecord> = serde_json::from_str(&text).ok();

@@ -93,9 +93,9 @@ pub(super) fn for_messages(schema: &Value) -> Option<Value> {
     let mut schema = schema.clone();
     let is_closed = visit(&mut schema, &mut |schema| {
         for keyword in NOT_IN_MESSAGES {
-            schema.remove(keyword);
+            schema.shift_remove(keyword);
         }
-        if let Some(one_of) = schema.remove("oneOf") {
+        if let Some(one_of) = schema.shift_remove("oneOf") {
             schema.entry("anyOf").or_insert(one_of);
         }
         close(schema)

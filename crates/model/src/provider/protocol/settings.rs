@@ -119,7 +119,7 @@ fn merge(into: &mut Value, options: &Map<String, Value>) {
     let Value::Object(fields) = into else { return };
     for (name, value) in options {
         match (fields.get_mut(name), value) {
-            (_, Value::Null) => drop(fields.remove(name)),
+            (_, Value::Null) => drop(fields.shift_remove(name)),
             (Some(field @ Value::Object(_)), Value::Object(more)) => merge(field, more),
             (_, value) => drop(fields.insert(name.clone(), value.clone())),
         }
