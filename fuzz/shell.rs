@@ -22,6 +22,7 @@ pub(crate) fn decide(policy: &PermissionPolicy, command: &str) -> PermissionDeci
                 scope: scope.clone(),
                 trace: None,
                 link: allstop_tools::CallLink::default(),
+                mcp_meta: allstop_tools::McpMeta::default(),
             },
             PermissionMode::Ask,
         )

@@ -97,6 +97,13 @@ pub enum AgentEvent {
     SummaryStarted {
         /// Number of turns.
         turns: u32,
+        /// Estimated length of the conversation in tokens.
+        tokens: u64,
+    },
+    /// The model has made no summary. The conversation is unchanged.
+    SummaryFailed {
+        /// The error.
+        error: String,
     },
     /// The model requested a tool call.
     ToolRequested {

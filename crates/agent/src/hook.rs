@@ -48,6 +48,13 @@ pub enum HookEvent {
         /// Content of the result that the model receives.
         content: Arc<str>,
     },
+    /// Before a final answer ends the turn. The answer has passed all checks.
+    FinalAnswer {
+        /// Text of the answer.
+        text: Arc<str>,
+        /// Number of earlier answers of this turn after which a hook has prolonged the turn.
+        prolonged: u32,
+    },
     /// After the turn has ended. The verdict is ignored.
     TurnEnd {
         /// Reason of the end.
@@ -82,11 +89,23 @@ impl HookEvent {
             Self::ToolRequested { .. } => "tool_requested",
             Self::ToolStart { .. } => "tool_start",
             Self::ToolEnd { .. } => "tool_end",
+            Self::FinalAnswer { .. } => "final_answer",
             Self::TurnEnd { .. } => "turn_end",
             Self::SessionStart { .. } => "session_start",
             Self::SessionEnd => "session_end",
             Self::Stop { .. } => "stop",
             Self::Error { .. } => "error",
+        }
+    }
+
+    /// Replaces the text that the hooks of this event may change. Returns false if the event has no such text.
+    pub(crate) fn replace_text(&mut self, text: &Arc<str>) -> bool {
+        match self {
+            Self::TurnStart { input: old } | Self::ToolEnd { content: old, .. } => {
+                *old = Arc::clone(text);
+                true
+            }
+            _ => false,
         }
     }
 }
@@ -106,7 +125,25 @@ pub enum HookVerdict {
         /// Reason of the denial.
         reason: String,
     },
+    /// At the start of a turn, replaces the message of the user. After a tool call, replaces the content of the result.
+    /// The conversation contains only the new text, and the next hooks receive this text. At any other event, this
+    /// verdict has the effect of [`Continue`](Self::Continue).
+    Replace {
+        /// The new text.
+        text: Arc<str>,
+    },
+    /// At a final answer, the turn continues: the model receives this message as a message of the user. The hooks can
+    /// prolong a turn at most [`PROLONGATIONS_MAX`] times. At any other event, this verdict has the effect of
+    /// [`Continue`](Self::Continue).
+    Prolong {
+        /// The message.
+        message: Arc<str>,
+    },
 }
+
+/// Maximum number of times that hooks prolong one turn. A hook may never be content with an answer, and each further
+/// answer costs tokens. Useful corrections need only a few answers.
+pub const PROLONGATIONS_MAX: u32 = 8;
 
 /// Context of a hook.
 #[derive(Debug, Clone)]

@@ -16,15 +16,18 @@ pub(crate) enum HookResult {
     Continue,
     /// At least one hook allows the requested call.
     Allowed,
+    /// The hooks have changed the text of the event; or, at a final answer, a hook prolongs the turn with this message.
+    Changed(Arc<str>),
     Denied(String),
     Stopped,
 }
 
 /// Calls every hook that wants the event, in order, until a hook denies.
 pub(crate) async fn call_hooks(parts: &AgentParts, cx: &HookCx, event: &HookEvent) -> HookResult {
+    let mut event = event.clone();
     let mut result = HookResult::Continue;
     for hook in &parts.hooks {
-        match catch_panic("Hook::wants", || hook.wants(event)) {
+        match catch_panic("Hook::wants", || hook.wants(&event)) {
             Some(true) => {}
             Some(false) => continue,
             None => return HookResult::Denied(panicked(hook)),
@@ -36,7 +39,21 @@ pub(crate) async fn call_hooks(parts: &AgentParts, cx: &HookCx, event: &HookEven
             async move { hook.on(&cx, event).await }.instrument(span.span.clone())
         };
         match user_code::run(&cx.scope, ItemKind::Hook, name, event.name(), handling).await {
-            UserCodeResult::Answered(HookVerdict::Continue) => span.record_verdict("continue"),
+            UserCodeResult::Answered(HookVerdict::Replace { text })
+                if event.replace_text(&text) =>
+            {
+                span.record_verdict("replace");
+                result = HookResult::Changed(text);
+            }
+            UserCodeResult::Answered(HookVerdict::Prolong { message })
+                if matches!(event, HookEvent::FinalAnswer { .. }) =>
+            {
+                span.record_verdict("prolong");
+                return HookResult::Changed(message);
+            }
+            UserCodeResult::Answered(
+                HookVerdict::Continue | HookVerdict::Replace { .. } | HookVerdict::Prolong { .. },
+            ) => span.record_verdict("continue"),
             UserCodeResult::Answered(HookVerdict::Allow) => {
                 span.record_verdict("allow");
                 result = HookResult::Allowed;

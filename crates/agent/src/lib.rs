@@ -78,7 +78,7 @@ pub use error::{TurnError, TurnErrorKind};
 pub use event::{AgentEvent, EventSink, UnfinishedCall};
 pub use guardrail::{FnGuardrail, Guardrail, GuardrailStage, GuardrailVerdict, guardrail};
 pub use history::RunHistory;
-pub use hook::{FnHook, Hook, HookCx, HookEvent, HookVerdict, hook};
+pub use hook::{FnHook, Hook, HookCx, HookEvent, HookVerdict, PROLONGATIONS_MAX, hook};
 pub use oldest_turns::{TurnsSummary, newest_turns_within, oldest_turns, tokens_of};
 pub use outcome::{RunOutcome, TurnOutcome};
 pub use prompt::Prompt;

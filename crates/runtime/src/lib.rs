@@ -59,9 +59,9 @@ pub use stream::{
     EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent, StreamLine, WatchStreamEvent,
 };
 pub use system::{
-    BUILTIN_SCRIPTS, BuiltinScript, InterruptedTurn, ModelChoice, OpenSession, OrphanedWork,
-    QuestionRecipient, SessionMcpServer, SessionSetup, SessionTools, StoreChoice, System,
-    SystemOptions, SystemPrompt, SystemStore, check_requests, is_secret_variable, marker_prefix,
-    mcp_login_options, mcp_servers, open_model, open_store, open_store_for_reading, scan_orphans,
-    unusable_project_servers, without_exempted,
+    AutoCompaction, BUILTIN_SCRIPTS, BuiltinScript, InterruptedTurn, ModelChoice, OpenSession,
+    OrphanedWork, QuestionRecipient, SessionMcpServer, SessionSetup, SessionTools, StoreChoice,
+    System, SystemOptions, SystemPrompt, SystemStore, check_requests, is_secret_variable,
+    marker_prefix, mcp_login_options, mcp_servers, open_model, open_store, open_store_for_reading,
+    scan_orphans, unusable_project_servers, without_exempted,
 };

@@ -58,6 +58,7 @@ fn main() -> ExitCode {
             scope: scope.expect("nothing is stopped"),
             trace: None,
             link: CallLink::default(),
+            mcp_meta: allstop_tools::McpMeta::default(),
         };
         let said = work.block_on(shell.call(invocation)).expect("it succeeds");
         assert_eq!(&*said.content, "[no output]");

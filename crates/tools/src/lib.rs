@@ -9,7 +9,7 @@
 //! # use std::sync::Arc;
 //! # use allstop_scope::{RootOptions, Scope, ScopeOptions};
 //! # use allstop_tools::{ToolInvocation, ToolRegistry, Workspace, file_tools};
-//! # use allstop_tools::CallLink;
+//! # use allstop_tools::{CallLink, McpMeta};
 //! # use serde_json::json;
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -29,6 +29,7 @@
 //!     scope: turn.child("call_1", ScopeOptions::default())?,
 //!     trace: None,
 //!     link: CallLink::default(),
+//!     mcp_meta: McpMeta::default(),
 //! });
 //! let answer = answer.await.map_err(|error| error.message)?;
 //! assert!(answer.content.contains("lib.rs"));
@@ -57,6 +58,7 @@ pub mod files;
 mod function;
 #[cfg(feature = "mcp")]
 pub mod mcp;
+mod mcp_meta;
 pub mod names;
 pub mod output;
 pub mod permission;
@@ -84,6 +86,7 @@ pub use external::{ExternalEvent, ExternalOptions, ExternalRequests, external_to
 #[cfg(feature = "shell")]
 pub use files::{FileBeginning, FolderAccess, Workspace, file_tools};
 pub use function::{FnTool, ToolCx, blocking_tool, tool};
+pub use mcp_meta::{McpMeta, McpOrigin};
 pub use output::{
     BoundedOutput, OutputBudget, OutputBudgetLimits, OutputFolder, OutputLimits, removed_output,
 };

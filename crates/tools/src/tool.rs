@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::call_link::CallLink;
 use crate::effect::EffectPreview;
+use crate::mcp_meta::{McpMeta, McpOrigin};
 
 /// Specification of a tool, for the model and for the agent loop.
 #[derive(Debug, Clone)]
@@ -33,6 +34,8 @@ pub struct ToolSpec {
     /// Name of the tool in permission rules, if the tool is a built-in tool that a client knows under another name.
     /// `None` means `name`.
     pub name_in_rules: Option<Arc<str>>,
+    /// Origin of the tool, if it is a tool of an MCP server.
+    pub mcp: Option<McpOrigin>,
 }
 
 impl ToolSpec {
@@ -51,6 +54,7 @@ impl ToolSpec {
             timeout: None,
             parallel: false,
             name_in_rules: None,
+            mcp: None,
         }
     }
 
@@ -99,6 +103,8 @@ pub struct ToolInvocation {
     pub trace: Option<TraceContext>,
     /// Side channel to the caller, for output and progress.
     pub link: CallLink,
+    /// Metadata of the request, if the call goes to an MCP server.
+    pub mcp_meta: McpMeta,
 }
 
 /// Answer of a tool.

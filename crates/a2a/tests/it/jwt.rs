@@ -79,7 +79,10 @@ fn changed(name: &str, value: impl Into<Value>) -> Value {
 
 fn without(name: &str) -> Value {
     let mut claims = claims("alice");
-    claims.as_object_mut().expect("an object").shift_remove(name);
+    claims
+        .as_object_mut()
+        .expect("an object")
+        .shift_remove(name);
     claims
 }
 

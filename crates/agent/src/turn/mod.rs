@@ -5,6 +5,7 @@ mod answer_check;
 mod calls;
 mod cx;
 mod ending;
+mod hooks;
 mod model_call;
 mod steps;
 
@@ -29,11 +30,9 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::activity::ActivityTimer;
-use crate::error::{TurnError, TurnErrorKind};
+use crate::error::TurnError;
 use crate::event::{AgentEvent, UnfinishedCall};
 use crate::history::RunHistory;
-use crate::hook::{HookCx, HookEvent};
-use crate::hook_calls::{self, HookResult};
 use crate::nested_calls::NestedCalls;
 use crate::outcome::TurnOutcome;
 use crate::parts::AgentParts;
@@ -97,6 +96,8 @@ pub(crate) struct RunningTurn<'a> {
     finish: FinishReason,
     /// True if the model has been asked once more for an answer in the required format.
     is_repairing: bool,
+    /// Number of times that hooks have prolonged this turn.
+    prolonged: u32,
     /// Receipts of calls that ended although some of their work still runs. The outcome of the turn lists that work,
     /// for every kind of ending.
     leftovers: Vec<Arc<Receipt>>,
@@ -208,6 +209,7 @@ async fn run_in_span(
         denials: Vec::new(),
         finish: FinishReason::Done,
         is_repairing: false,
+        prolonged: 0,
         leftovers: Vec::new(),
         account: None,
         activity: Arc::new(ActivityTimer::new(
@@ -221,7 +223,7 @@ async fn run_in_span(
         view: RequestView::default(),
         context_tokens_max: None,
     };
-    match turn.steps(&start.input).await {
+    match turn.steps(start).await {
         Ok(output) => turn.commit(output).await,
         // This future is boxed, like all futures that are rarely awaited, because a run's task is as large as its
         // largest future.
@@ -317,34 +319,6 @@ impl RunningTurn<'_> {
         let records = background.take_records(self.draft.state().number());
         self.draft.observe_background(&records);
         records
-    }
-
-    fn hook_cx(&self, scope: &Scope) -> HookCx {
-        HookCx {
-            session_id: self.history.session_id().clone(),
-            turn: self.draft.state().number(),
-            scope: scope.clone(),
-        }
-    }
-
-    /// Calls the hooks; a denial ends the turn.
-    async fn call_hooks_or_fail(&self, event: HookEvent) -> Result<(), TurnInterrupt> {
-        if self.parts().hooks.is_empty() {
-            return Ok(());
-        }
-        let hook_cx = self.hook_cx(&self.work);
-        match Box::pin(hook_calls::call_hooks(self.parts(), &hook_cx, &event)).await {
-            HookResult::Continue | HookResult::Allowed => Ok(()),
-            HookResult::Denied(message) => Err(TurnInterrupt::Failed(TurnError {
-                kind: TurnErrorKind::Hook,
-                message,
-                hint: None,
-            })),
-            HookResult::Stopped => {
-                self.engine.acknowledge();
-                Err(TurnInterrupt::Stopped)
-            }
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
-use allstop_core::turn::NextAction;
+use allstop_core::turn::{NextAction, TurnStart};
 use allstop_core::{Cause, CauseKind, Extent, Usage};
 use allstop_scope::{Deadline, Placement, ScopeOptions, catch_panic, instant_after};
 use tokio::time::Instant;
@@ -23,12 +23,9 @@ pub(super) const ANSWER_TOKENS_RESERVED: u64 = 1024;
 
 impl RunningTurn<'_> {
     /// Runs steps until there is a final answer to commit.
-    pub(super) async fn steps(&mut self, input: &Arc<str>) -> Result<Arc<str>, TurnInterrupt> {
-        self.call_hooks_or_fail(HookEvent::TurnStart {
-            input: Arc::clone(input),
-        })
-        .await?;
-        self.guard(GuardrailStage::Input, input).await?;
+    pub(super) async fn steps(&mut self, start: &TurnStart) -> Result<Arc<str>, TurnInterrupt> {
+        let input = self.call_start_hooks(start).await?;
+        self.guard(GuardrailStage::Input, &input).await?;
         loop {
             let step = self.draft.state().steps() + 1;
             let span = WorkSpan::step(self.parts(), step);
@@ -95,6 +92,9 @@ impl RunningTurn<'_> {
                     return Ok(None);
                 };
                 self.guard(GuardrailStage::Output, &text).await?;
+                if self.prolong(&text).await? {
+                    return Ok(None);
+                }
                 // A message that arrived in the meantime also needs an answer, so the turn continues.
                 Ok(self.cx.controls.close_if_empty().then_some(text))
             }

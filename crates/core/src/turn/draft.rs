@@ -118,6 +118,18 @@ impl Draft {
         })
     }
 
+    /// Replaces the user's message by the message of this start. Has no effect after the begin of the first step. Append
+    /// the record of this start instead of the record of the former start.
+    pub fn replace_start(&mut self, start: &TurnStart) {
+        if self.state.steps() > 0 {
+            return;
+        }
+        let note = note_about(&self.base.lost).into_iter();
+        self.messages = note.chain(start.messages()).collect();
+        self.messages_unseen = self.messages.len();
+        self.input = excerpt(&start.input, INPUT_EXCERPT_CHARS);
+    }
+
     /// Messages for the model: the messages of the base and of the draft, as shared pointers. Each tool call always has
     /// exactly one result. Replaces each tool name and call id that a provider could refuse.
     pub fn request_messages(&self) -> Vec<Arc<Message>> {

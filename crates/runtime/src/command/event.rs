@@ -41,6 +41,9 @@ impl CommandEvent {
                 outcome,
                 content,
             } => json!({ "call": call, "outcome": outcome, "content": content }),
+            HookEvent::FinalAnswer { text, prolonged } => {
+                json!({ "text": text, "prolonged": prolonged })
+            }
             HookEvent::TurnEnd { stop_reason } => json!({ "stop_reason": stop_reason }),
             HookEvent::SessionStart { resumed } => json!({ "resumed": resumed }),
             HookEvent::SessionEnd => json!({}),

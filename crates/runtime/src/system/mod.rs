@@ -44,7 +44,7 @@ pub use options::{ModelChoice, StoreChoice, SystemOptions};
 pub use parts::{SystemStore, open_model, open_store, open_store_for_reading};
 pub use request_check::check_requests;
 pub use sessions::{InterruptedTurn, OpenSession};
-pub use setup::{QuestionRecipient, SessionSetup, SessionTools, SystemPrompt};
+pub use setup::{AutoCompaction, QuestionRecipient, SessionSetup, SessionTools, SystemPrompt};
 
 use crate::config::Config;
 use crate::cost::ModelPrices;
@@ -307,6 +307,11 @@ impl System {
     /// The file of the store; `None` if the store has no file.
     pub fn store_file(&self) -> Option<PathBuf> {
         self.store.log().files().into_iter().next()
+    }
+
+    /// The configured model.
+    pub fn model(&self) -> &Arc<dyn Model> {
+        &self.parts.model
     }
 
     /// Name of the model.

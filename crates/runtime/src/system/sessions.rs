@@ -175,7 +175,8 @@ impl System {
 
     fn session_options(&self, setup: &SessionSetup) -> SessionOptions {
         let chosen = setup.model.as_ref().map(|model| model.name());
-        self.parts.config.session_options(chosen)
+        let configured = self.parts.config.session_options(chosen);
+        setup.compaction.apply(configured)
     }
 
     fn sessions(&self, setup: Arc<SessionSetup>, prompt: ComposedPrompt) -> Sessions {

@@ -9,7 +9,7 @@ use allstop_agent::{Hook, SubAgentKind};
 use allstop_core::Timestamp;
 use allstop_core::turn::{CallTexts, StopPolicy};
 use allstop_model::{Model, ReasoningEffort};
-use allstop_session::FollowUp;
+use allstop_session::{CompactionLimits, FollowUp, SessionOptions};
 use allstop_tools::external::LateAnswer;
 use allstop_tools::mcp::McpServers;
 use allstop_tools::permission::ModeSwitch;
@@ -48,6 +48,8 @@ pub struct SessionSetup {
     pub hooks: Vec<Arc<dyn Hook>>,
     /// Policy for a message that arrives while a turn runs.
     pub follow_up: Option<FollowUp>,
+    /// Automatic compaction.
+    pub compaction: AutoCompaction,
     /// Part of a stopped turn that stays in the conversation, if the configuration does not choose it.
     pub stop_policy: Option<StopPolicy>,
     /// Wording for the model about calls without a result.
@@ -62,6 +64,30 @@ pub struct SessionSetup {
     pub skills: BTreeMap<String, SkillDefinition>,
     /// Kinds of sub-agents of a session whose opener chooses the tools or the folder.
     pub sub_agents: Arc<[SubAgentKind]>,
+}
+
+/// Choice of the automatic compaction of a session, which replaces old turns by a summary.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AutoCompaction {
+    /// As configured.
+    #[default]
+    Configured,
+    /// No compaction between turns. A turn still shortens a request that is too long for the model.
+    Off,
+    /// With these limits.
+    Limits(CompactionLimits),
+}
+
+impl AutoCompaction {
+    /// Returns the options with this choice.
+    pub(super) fn apply(self, options: SessionOptions) -> SessionOptions {
+        match self {
+            Self::Configured => options,
+            Self::Off => options.compaction(None),
+            Self::Limits(limits) => options.compaction(limits),
+        }
+    }
 }
 
 /// Choice of a system prompt.
@@ -124,6 +150,13 @@ impl SessionSetup {
     #[must_use]
     pub fn follow_up(mut self, follow_up: impl Into<Option<FollowUp>>) -> Self {
         self.follow_up = follow_up.into();
+        self
+    }
+
+    /// Sets the automatic compaction.
+    #[must_use]
+    pub fn compaction(mut self, compaction: AutoCompaction) -> Self {
+        self.compaction = compaction;
         self
     }
 

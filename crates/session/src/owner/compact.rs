@@ -25,7 +25,8 @@ impl SessionOwner {
         let Some(writer) = self.writer() else { return };
         let conversation = Arc::clone(writer.state().conversation());
         let message = queued.prompt.tokens_estimated();
-        if tokens_of(&conversation.messages).saturating_add(message) <= compaction.tokens_max {
+        let tokens = tokens_of(&conversation.messages);
+        if tokens.saturating_add(message) <= compaction.tokens_max {
             return;
         }
         let request_max = self.request_tokens_max();
@@ -38,10 +39,12 @@ impl SessionOwner {
             return;
         };
         let sink = self.inner.hub.sink(queued);
-        sink.send(|| AgentEvent::SummaryStarted { turns });
+        sink.send(|| AgentEvent::SummaryStarted { turns, tokens });
         let (compacted, _) = self.compact(&queued.scope, kept, request_max).await;
         if let Err(error) = compacted {
             tracing::warn!(%error, "the long conversation was not compacted");
+            let error = error.to_string();
+            sink.send(|| AgentEvent::SummaryFailed { error });
         }
         self.publish();
     }

@@ -68,6 +68,7 @@ impl BackgroundTool {
             timeout: None,
             parallel: true,
             name_in_rules: None,
+            mcp: None,
         };
         Self { spec, host }
     }

@@ -173,6 +173,7 @@ impl FnTool {
                 timeout: None,
                 parallel: true,
                 name_in_rules: None,
+                mcp: None,
             },
             run: Box::new(run),
         }

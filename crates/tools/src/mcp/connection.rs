@@ -9,7 +9,8 @@ use allstop_scope::{Ending, Registration, Scope, WorkSpec};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, RequestMetaObject, ServerResult,
+    CallToolRequest, CallToolRequestParams, ClientRequest, JsonObject, MetaObject,
+    RequestMetaObject, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -29,6 +30,7 @@ use super::state::ServerLifetime;
 use super::url_query::without_queries;
 use crate::call_link::CallLink;
 use crate::call_progress::CallProgress;
+use crate::mcp_meta::McpMeta;
 use crate::tool::{ToolError, ToolInvocation};
 
 #[derive(Debug)]
@@ -113,15 +115,7 @@ impl Connection {
             None => ClientRequest::CallToolRequest(CallToolRequest::new(params)),
         };
         let mut options = PeerRequestOptions::no_options();
-        if let Some(trace) = &invocation.trace {
-            let mut meta = RequestMetaObject::new();
-            meta.set_traceparent(trace.traceparent());
-            if let Some(state) = trace.tracestate() {
-                meta.set_tracestate(state);
-            }
-            if let Some(baggage) = trace.baggage() {
-                meta.set_baggage(baggage);
-            }
+        if let Some(meta) = meta_of(invocation) {
             options = options.with_meta(meta);
         }
         let (progress, latest) = watch::channel(None);
@@ -382,6 +376,26 @@ impl Drop for SentCall<'_> {
 }
 
 /// Reports the end of the call, and returns the server's result.
+/// Returns the metadata of the request for this call. `None` if the call has no metadata.
+fn meta_of(invocation: &ToolInvocation) -> Option<RequestMetaObject> {
+    match &invocation.mcp_meta {
+        McpMeta::Empty => None,
+        McpMeta::Fields(fields) => Some(RequestMetaObject(MetaObject(JsonObject::clone(fields)))),
+        McpMeta::Trace => {
+            let trace = invocation.trace.as_ref()?;
+            let mut meta = RequestMetaObject::new();
+            meta.set_traceparent(trace.traceparent());
+            if let Some(state) = trace.tracestate() {
+                meta.set_tracestate(state);
+            }
+            if let Some(baggage) = trace.baggage() {
+                meta.set_baggage(baggage);
+            }
+            Some(meta)
+        }
+    }
+}
+
 fn conclude(
     answered: AnsweredCall,
     scope: &Scope,

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::convert::{McpToolDefinition, McpToolResult, content_of};
 use super::mcp_task::RequestedTask;
 use super::server::McpServer;
+use crate::mcp_meta::McpOrigin;
 use crate::output::{BoundedOutput, OutputFolder, OutputLimits};
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 
@@ -36,6 +37,10 @@ impl McpTool {
             timeout: server.call_timeout(),
             parallel: true,
             name_in_rules: None,
+            mcp: Some(McpOrigin {
+                server: Arc::clone(server.name()),
+                tool: Arc::clone(&definition.tool),
+            }),
         };
         // After this time, no caller waits for the task.
         let kept_for = spec.timeout;

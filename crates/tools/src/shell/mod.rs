@@ -145,6 +145,7 @@ impl ShellTool {
             // Providers document that several calls in one step run concurrently, so models expect concurrent calls.
             parallel: true,
             name_in_rules: None,
+            mcp: None,
         };
         Self { spec, config, host }
     }

@@ -217,6 +217,7 @@ async fn call(root: &Scope, tool: &Arc<dyn Tool>, arguments: Value) -> Result<()
         scope,
         trace: None,
         link: CallLink::new(CallId::new("call_1"), Arc::new(Person)),
+        mcp_meta: allstop_tools::McpMeta::default(),
     };
     let answered = tool.call(invocation).await;
     answered.map(drop).map_err(|error| error.message)

@@ -80,6 +80,7 @@ impl Stage {
             scope: scope.clone(),
             trace: TraceContext::new(TRACE),
             link: CallLink::new(id.into(), Arc::clone(&self.shown) as _),
+            mcp_meta: allstop_tools::McpMeta::default(),
         };
         let tool = Arc::clone(&self.tool);
         let call = async move { tool.call(invocation).await };

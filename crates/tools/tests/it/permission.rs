@@ -28,6 +28,7 @@ fn invocation(name: &str, arguments: Value) -> ToolInvocation {
         scope: Scope::root("test", RootOptions::single_runtime()),
         trace: None,
         link: allstop_tools::CallLink::default(),
+        mcp_meta: allstop_tools::McpMeta::default(),
     }
 }
 

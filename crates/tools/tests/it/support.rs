@@ -80,6 +80,7 @@ impl Session {
             scope: scope.clone(),
             trace: None,
             link: allstop_tools::CallLink::default(),
+            mcp_meta: allstop_tools::McpMeta::default(),
         }
     }
 

@@ -186,3 +186,40 @@ async fn closing_ends_the_server_and_leaves_nothing() {
     let pipes = std::fs::read_dir(place.path("pipes")).unwrap().count();
     assert_eq!(pipes, 0, "pipes were left");
 }
+
+/// The chosen metadata replaces the trace context of the call.
+#[tokio::test]
+async fn request_has_the_chosen_metadata() {
+    let place = Place::new("").await;
+    let tool = place.tool("t__echo");
+    let origin = tool.spec().mcp.as_ref().expect("a tool of a server");
+    assert_eq!((&*origin.server, &*origin.tool), ("t", "echo"));
+    let fields = serde_json::Map::from_iter([("tenant".to_owned(), json!("acme"))]);
+    for (number, meta) in [
+        allstop_tools::McpMeta::Fields(Arc::new(fields)),
+        allstop_tools::McpMeta::Empty,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let scope = place
+            .turn
+            .child("call", allstop_scope::ScopeOptions::default())
+            .unwrap();
+        let trace = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
+        let invocation = allstop_tools::ToolInvocation {
+            session_id: "s".into(),
+            call_id: CallId::new(format!("c{number}")),
+            name: "t__echo".into(),
+            arguments: Arc::new(json!({ "text": "x" })),
+            scope,
+            trace: allstop_core::TraceContext::new(trace),
+            link: allstop_tools::CallLink::default(),
+            mcp_meta: meta,
+        };
+        tool.call(invocation).await.unwrap();
+    }
+    let log = place.log();
+    assert_eq!(log.matches("\"tenant\":\"acme\"").count(), 1, "{log}");
+    assert!(!log.contains("0af7651916cd43dd8448eb211c80319c"), "{log}");
+}

@@ -142,6 +142,7 @@ async fn dropped_call_is_cancelled() {
         trace: TraceContext::new("00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01")
             .map(|trace| trace.with_tracestate("vendor=a").with_baggage("user=7")),
         link: allstop_tools::CallLink::default(),
+        mcp_meta: allstop_tools::McpMeta::default(),
     };
     let mut call = tool.call(invocation);
     tokio::select! {

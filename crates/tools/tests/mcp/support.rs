@@ -166,6 +166,7 @@ impl Place {
             scope: scope.clone(),
             trace: None,
             link,
+            mcp_meta: allstop_tools::McpMeta::default(),
         };
         let handle = scope.spawn(work, |_| async move { tool.call(invocation).await });
         Running {

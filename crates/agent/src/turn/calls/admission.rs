@@ -13,8 +13,8 @@ use allstop_core::{CallId, Effect, FinishReason, ToolCall, call_label};
 use allstop_scope::{Placement, Scope, ScopeOptions, WorkSpec};
 use allstop_tools::permission::Doubt;
 use allstop_tools::{
-    CallLink, CallObserver, Denial, PermissionAnswer, PermissionDecision, PermissionQuestion,
-    RegisteredTool, Tool, ToolError, ToolInvocation, ToolSpec,
+    CallLink, CallObserver, Denial, McpMeta, PermissionAnswer, PermissionDecision,
+    PermissionQuestion, RegisteredTool, Tool, ToolError, ToolInvocation, ToolSpec,
 };
 use futures::FutureExt as _;
 use serde_json::Value;
@@ -105,6 +105,7 @@ impl<'a> RunningTurn<'a> {
             scope,
             trace: self.trace.clone(),
             link: self.cx.controls.link(&call.id),
+            mcp_meta: McpMeta::default(),
         };
         Ok(CallAdmission {
             cx: self.cx,
@@ -168,7 +169,7 @@ impl CallAdmission<'_> {
     /// Returns true if a hook allows the call.
     async fn ask_hooks(&self, event: HookEvent) -> Result<bool, NotAdmitted> {
         match hook_calls::call_hooks(self.cx.parts, &self.hook_cx, &event).await {
-            HookResult::Continue => Ok(false),
+            HookResult::Continue | HookResult::Changed(_) => Ok(false),
             HookResult::Allowed => Ok(true),
             HookResult::Denied(reason) => Err(NotAdmitted::Denied(reason)),
             HookResult::Stopped => Err(self.stopped()),

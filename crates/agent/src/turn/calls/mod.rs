@@ -17,11 +17,10 @@ use futures::{FutureExt as _, StreamExt as _};
 use super::{RunningTurn, TurnInterrupt};
 use crate::controls::note_of;
 use crate::event::AgentEvent;
-use crate::hook::HookEvent;
 use admission::{AdmittedCall, DecidedCall};
 use order::CallOrder;
 use question_order::QuestionOrder;
-use running_call::{EndedCall, ToolCallEnd, ToolCallResult};
+use running_call::{EndedCall, FinishedCall, ToolCallEnd, ToolCallResult};
 
 /// Next event of a step whose calls run or are decided.
 enum StepEvent {
@@ -264,7 +263,8 @@ impl RunningTurn<'_> {
                 && is_result
             {
                 let end = ToolCallEnd::Returned(answer);
-                self.take_result(EndedCall { end, ..ended })?;
+                let finished = self.read_end(EndedCall { end, ..ended });
+                self.take_result(finished)?;
             }
         }
         Err(interrupt)
@@ -278,60 +278,74 @@ impl RunningTurn<'_> {
             _ => Box::pin(running_call::end_leftovers(&ended.scope)).await,
         };
         self.leftovers.extend(leftover);
-        let event = self.take_result(ended)?;
-        self.call_hooks_or_fail(event).await
+        let mut finished = self.read_end(ended);
+        // The hooks precede the record, because they may replace the content.
+        let hooked = self.call_hooks_or_fail(finished.event()).await;
+        if let Ok(Some(content)) = &hooked {
+            finished.result.content = Arc::clone(content);
+        }
+        self.take_result(finished)?;
+        hooked.map(drop)
     }
 
-    /// Records the result of a call. Each call has exactly one result.
-    fn take_result(&mut self, ended: EndedCall) -> Result<HookEvent, TurnInterrupt> {
+    /// Reads the result of a call that has ended, and ends the calls inside it.
+    fn read_end(&mut self, ended: EndedCall) -> FinishedCall {
         let (receipt, has_answer) = match &ended.end {
             ToolCallEnd::StoppedAlone(receipt, answer) => (Some(receipt), answer.is_some()),
             _ => (None, true),
         };
         // If the turn is stopped meanwhile, its loop notices the stop.
         drop(self.end_nested_of(&ended.call.id, receipt.map(AsRef::as_ref)));
+        let mut result = running_call::describe(ended.end);
+        if !has_answer {
+            let nested = self.draft.nested_calls_text(&ended.call.id);
+            result.content = format!("{}{nested}", result.content).into();
+        }
+        FinishedCall {
+            after: ended.began.elapsed(),
+            call: ended.call,
+            result,
+        }
+    }
+
+    /// Records the result of a call. Each call has exactly one result.
+    fn take_result(&mut self, finished: FinishedCall) -> Result<(), TurnInterrupt> {
+        let FinishedCall {
+            call,
+            after,
+            result,
+        } = finished;
         let ToolCallResult {
             outcome,
-            mut content,
+            content,
             images,
             is_error,
             left,
-        } = running_call::describe(ended.end);
-        if !has_answer {
-            let nested = self.draft.nested_calls_text(&ended.call.id);
-            content = format!("{content}{nested}").into();
-        }
+        } = result;
         let result = ToolResult {
-            call_id: ended.call.id.clone(),
+            call_id: call.id.clone(),
             content: Arc::clone(&content),
             is_error,
             images,
         };
-        let link = self.cx.controls.link(&ended.call.id);
+        let link = self.cx.controls.link(&call.id);
         let note = note_of(&link);
-        self.draft.set_call_side_data(ended.call.id.clone(), note);
+        self.draft.set_call_side_data(call.id.clone(), note);
         let record = self.draft.finish_call(result, outcome)?;
         self.pending.push(record);
-        self.cx
-            .controls
-            .report_end(&ended.call.id, outcome, &content);
-        let after = ended.began.elapsed();
-        self.activity.send_rest_of(&ended.call.id);
+        self.cx.controls.report_end(&call.id, outcome, &content);
+        self.activity.send_rest_of(&call.id);
         self.cx.events.send(|| AgentEvent::ToolFinished {
-            call_id: ended.call.id.clone(),
-            name: Arc::clone(&ended.call.name),
+            call_id: call.id,
+            name: call.name,
             outcome,
             after_ms: after.as_millis() as u64,
-            content: Arc::clone(&content),
+            content,
             exit_code: note.exit_code,
             change: link.change(),
             left,
         });
-        Ok(HookEvent::ToolEnd {
-            call: ended.call,
-            outcome,
-            content,
-        })
+        Ok(())
     }
 
     /// Sends the live event of a call that was answered without running.

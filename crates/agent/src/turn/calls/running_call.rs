@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::admission::AdmittedCall;
+use crate::hook::HookEvent;
 use crate::parts::AgentParts;
 use crate::spans::WorkSpan;
 
@@ -219,6 +220,25 @@ pub(super) struct ToolCallResult {
     pub(super) is_error: bool,
     /// State of the work that a stop of the call could not end.
     pub(super) left: Option<ItemState>,
+}
+
+/// A call whose result is known and not recorded yet.
+pub(super) struct FinishedCall {
+    pub(super) call: ToolCall,
+    /// Duration of the call.
+    pub(super) after: Duration,
+    pub(super) result: ToolCallResult,
+}
+
+impl FinishedCall {
+    /// Event for the hooks.
+    pub(super) fn event(&self) -> HookEvent {
+        HookEvent::ToolEnd {
+            call: self.call.clone(),
+            outcome: self.result.outcome,
+            content: Arc::clone(&self.result.content),
+        }
+    }
 }
 
 impl ToolCallResult {

@@ -83,7 +83,10 @@ impl RunningTurn<'_> {
         let Some((messages, turns)) = oldest_turns(&base, kept) else {
             return fit;
         };
-        self.cx.events.send(|| AgentEvent::SummaryStarted { turns });
+        self.cx.events.send(|| AgentEvent::SummaryStarted {
+            turns,
+            tokens: tokens_of(&all),
+        });
         let dropped = base.messages.get(..messages as usize);
         let (summary, usage) = self.ask_summary(dropped.unwrap_or_default(), limits).await;
         fit.usage = usage;
@@ -98,7 +101,11 @@ impl RunningTurn<'_> {
             }
             // The caller notices the stop before the next call.
             Err(SummaryError::Stopped(_)) => {}
-            Err(error) => tracing::warn!(%error, "the long conversation was not summarised"),
+            Err(error) => {
+                tracing::warn!(%error, "the long conversation was not summarised");
+                let error = error.to_string();
+                self.cx.events.send(|| AgentEvent::SummaryFailed { error });
+            }
         }
         fit
     }

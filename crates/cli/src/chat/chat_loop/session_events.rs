@@ -159,7 +159,7 @@ impl ChatLoop<'_> {
         self.outputs.event(event);
         match event {
             AgentEvent::TurnStarted { .. } => self.began(number),
-            AgentEvent::SummaryStarted { turns } => {
+            AgentEvent::SummaryStarted { turns, .. } => {
                 self.status.summary_started();
                 // Before a turn, the live view does not show the events of its message yet.
                 if !self.state.shows(number) {

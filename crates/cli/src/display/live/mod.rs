@@ -368,9 +368,14 @@ impl LiveView {
                 let said = format!("long conversation: the model gets {results} in a shorter form");
                 self.note(TextRole::Dim, Symbol::Again, &said);
             }
-            AgentEvent::SummaryStarted { turns } => {
+            AgentEvent::SummaryStarted { turns, .. } => {
                 self.finish_line();
                 let said = describe_summary_start(*turns);
+                self.note(TextRole::Dim, Symbol::Again, &said);
+            }
+            AgentEvent::SummaryFailed { error } => {
+                self.finish_line();
+                let said = format!("the conversation stays long: {error}");
                 self.note(TextRole::Dim, Symbol::Again, &said);
             }
             AgentEvent::ToolRequested {

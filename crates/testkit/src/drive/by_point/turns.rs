@@ -172,6 +172,7 @@ fn event_name(event: &allstop_agent::AgentEvent) -> &'static str {
         E::RetryScheduled { .. } => "retry_scheduled",
         E::RequestShortened { .. } => "request_shortened",
         E::SummaryStarted { .. } => "summary_started",
+        E::SummaryFailed { .. } => "summary_failed",
         E::ToolRequested { .. } => "tool_requested",
         E::PermissionAsked { .. } => "permission_asked",
         E::PermissionAnswered { .. } => "permission_answered",

@@ -53,6 +53,7 @@ impl Session {
             scope: scope.expect("nothing is stopped"),
             trace: None,
             link: allstop_tools::CallLink::default(),
+            mcp_meta: allstop_tools::McpMeta::default(),
         };
         let answer = self.shell.call(invocation).await;
         answer

@@ -115,6 +115,7 @@ impl Turn<'_> {
             scope: scope.clone(),
             trace: None,
             link: allstop_tools::CallLink::default(),
+            mcp_meta: allstop_tools::McpMeta::default(),
         };
         let calling = async move { tool.call(invocation).await };
         let handle: WorkHandle<_> = if self.has(Bug::LeakedChild) {
