@@ -46,6 +46,7 @@ mod methods;
 mod provider;
 mod refusal;
 mod server;
+mod text_only_model;
 mod translate;
 
 pub use connection::{ConnectionAccess, ServedConnectionEnd};

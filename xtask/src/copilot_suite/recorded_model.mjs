@@ -59,8 +59,19 @@ function words(turn) {
   return turn.texts.join("\n").replace(/<([a-z_]+)>[^]*?<\/\1>/g, "").replace(/\s+/g, " ").trim();
 }
 
+// The official runtime separates the names of an MCP server and of its tool by `-`.
+function plainName(name) {
+  return name?.replace("__", "-");
+}
+
 function callNames(turn) {
-  return turn.calls.map((call) => TOOL_NAMES[call.function?.name] ?? call.function?.name).join(" ");
+  return turn.calls.map((call) => TOOL_NAMES[call.function?.name] ?? plainName(call.function?.name)).join(" ");
+}
+
+// Returns the name of a recorded tool among the offered tools.
+function offeredName(recorded, tools) {
+  const name = TOOL_NAMES[recorded] ?? recorded;
+  return tools.map((tool) => tool.function?.name).find((offered) => plainName(offered) === name) ?? name;
 }
 
 // Resemblance of two turns of one role, from 0 to 2.
@@ -115,12 +126,12 @@ function inWorkDir(text, isJson) {
   return text.replaceAll("${workdir}", path);
 }
 
-function messageOf(turn) {
+function messageOf(turn, tools) {
   const calls = turn.calls.map((call, index) => ({
     id: call.id || `call_${index}`,
     type: "function",
     function: {
-      name: TOOL_NAMES[call.function.name] ?? call.function.name,
+      name: offeredName(call.function.name, tools),
       arguments: inWorkDir(call.function.arguments ?? "{}", true),
     },
   }));
@@ -173,7 +184,7 @@ function complete(response, body, exchange) {
     response.writeHead(200, { "content-type": request.stream ? "text/event-stream" : "application/json" });
     return response.flushHeaders();
   }
-  const message = messageOf(answer);
+  const message = messageOf(answer, request.tools ?? []);
   const reason = message.tool_calls ? "tool_calls" : "stop";
   const usage = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
   const base = { id: "recorded", created: Math.floor(Date.now() / 1000), model: request.model };

@@ -26,6 +26,8 @@ pub(crate) struct ClientOptions {
     pub user_input: bool,
     /// True if the client fills in forms, also for questions of MCP servers.
     pub elicitation: bool,
+    /// True if the client approves plans.
+    pub plan_exit: bool,
 }
 
 /// A client of a session.

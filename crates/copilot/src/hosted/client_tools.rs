@@ -19,6 +19,8 @@ use serde_json::{Value, json};
 
 use super::ask_user::AskUserTool;
 use super::attached_clients::AttachedClients;
+use super::exit_plan::{ExitPlanTool, PlanExit};
+use super::hooks::{HookRequests, HookedMcpTool};
 use crate::builtin;
 use crate::translate::ExternalCall;
 
@@ -343,6 +345,8 @@ fn spec_of(tool: &DeclaredTool) -> ToolSpec {
 struct AllTools {
     clients: Arc<ClientTools>,
     servers: Arc<dyn ToolSource>,
+    requests: HookRequests,
+    plan_exit: Option<PlanExit>,
 }
 
 impl ToolSource for AllTools {
@@ -357,19 +361,33 @@ impl ToolSource for AllTools {
                 &self.clients.attached_clients,
             ))));
         }
+        if let Some(plan) = &self.plan_exit
+            && self.clients.filter.allows("builtin", ExitPlanTool::NAME)
+        {
+            tools.push(Arc::new(ExitPlanTool::new(plan.clone())));
+        }
         let servers = self.servers.tools().into_iter();
-        tools.extend(servers.filter(|tool| self.clients.filter.allows("mcp", &tool.spec().name)));
+        let offered = servers.filter(|tool| self.clients.filter.allows("mcp", &tool.spec().name));
+        tools.extend(offered.map(|tool| {
+            Arc::new(HookedMcpTool::new(tool, self.requests.clone())) as Arc<dyn Tool>
+        }));
         tools
     }
 }
 
 /// Gives the session the chosen built-in tools and the clients' tools.
 #[derive(Debug)]
-pub(crate) struct ChosenTools(pub(crate) Arc<ClientTools>);
+pub(crate) struct ChosenTools {
+    pub(crate) clients: Arc<ClientTools>,
+    /// Requests for the hook that chooses the metadata of calls to MCP servers.
+    pub(crate) requests: HookRequests,
+    /// Present if a client approves plans.
+    pub(crate) plan_exit: Option<PlanExit>,
+}
 
 impl SessionTools for ChosenTools {
     fn builtin(&self, tools: Vec<Arc<dyn Tool>>) -> Vec<Arc<dyn Tool>> {
-        let mut state = self.0.state.lock();
+        let mut state = self.clients.state.lock();
         let own: HashSet<&str> = state
             .declared
             .iter()
@@ -379,7 +397,7 @@ impl SessionTools for ChosenTools {
         let offered: Vec<_> = renamed
             .filter(|tool| {
                 let name = &*tool.spec().name;
-                self.0.filter.allows("builtin", name) && !own.contains(name)
+                self.clients.filter.allows("builtin", name) && !own.contains(name)
             })
             .collect();
         state.builtin = Some(offered.iter().map(|tool| tool_info(&**tool)).collect());
@@ -387,7 +405,7 @@ impl SessionTools for ChosenTools {
     }
 
     fn has_sub_agents(&self) -> bool {
-        self.0.filter.allows("builtin", names::AGENT) && !self.0.has(names::AGENT)
+        self.clients.filter.allows("builtin", names::AGENT) && !self.clients.has(names::AGENT)
     }
 
     fn source(
@@ -396,11 +414,13 @@ impl SessionTools for ChosenTools {
         on_late_answer: LateAnswerHandler,
     ) -> Arc<dyn ToolSource> {
         // Has no effect if the session is opened again: the first callback of the session stays in use.
-        drop(self.0.on_late_answer.0.set(on_late_answer));
-        self.0.state.lock().servers = Some(Arc::clone(&servers));
+        drop(self.clients.on_late_answer.0.set(on_late_answer));
+        self.clients.state.lock().servers = Some(Arc::clone(&servers));
         Arc::new(AllTools {
-            clients: Arc::clone(&self.0),
+            clients: Arc::clone(&self.clients),
             servers,
+            requests: self.requests.clone(),
+            plan_exit: self.plan_exit.clone(),
         })
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use allstop_model::{Model, ReasoningEffort};
-use allstop_runtime::SystemPrompt;
+use allstop_runtime::{AutoCompaction, System, SystemPrompt};
 use serde_json::Value;
 
 use super::attached_clients::ClientOptions;
@@ -12,12 +12,15 @@ use super::client_tools::{DeclaredTool, ToolSelection};
 use super::fixed_settings::FixedSettings;
 use crate::client_parts::{ClientAgent, ClientParts};
 use crate::provider::ClientProviders;
+use crate::text_only_model::TextOnlyModel;
 
 /// Parts of a session, as chosen by the client that opens the session.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionChoice {
     pub model: Option<Arc<dyn Model>>,
     pub model_name: Option<Arc<str>>,
+    /// False if the model gets no images.
+    pub sees_images: bool,
     pub providers: ClientProviders,
     pub reasoning_effort: Option<ReasoningEffort>,
     pub parts: ClientParts,
@@ -30,6 +33,8 @@ pub(crate) struct SessionChoice {
     pub streaming: bool,
     /// Context window of the model in tokens.
     pub context_window: u64,
+    /// Automatic compaction between two turns.
+    pub compaction: AutoCompaction,
     pub resume: ResumeChoice,
     /// Slash commands of the client; null if it declares none.
     pub commands: Value,
@@ -66,6 +71,12 @@ impl SessionChoice {
         if !requested.further.contains_key("mcpServers") {
             (parts.servers, parts.disabled_servers) = (earlier.servers, earlier.disabled_servers);
         }
+        if !requested.further.contains_key("modelCapabilities") {
+            choice.sees_images = before.sees_images;
+        }
+        if !requested.further.contains_key("infiniteSessions") {
+            choice.compaction = before.compaction;
+        }
         if !requested.further.contains_key("customAgents") {
             parts.agents = earlier.agents;
         }
@@ -96,6 +107,15 @@ impl SessionChoice {
 }
 
 impl SessionChoice {
+    /// Model for the session; `None` for the configured model with images.
+    pub(super) fn session_model(&self, system: &System) -> Option<Arc<dyn Model>> {
+        if self.sees_images {
+            return self.model.clone();
+        }
+        let model = self.model.as_ref().unwrap_or_else(|| system.model());
+        Some(Arc::new(TextOnlyModel::new(Arc::clone(model))))
+    }
+
     /// System prompt with the instructions of the selected agent.
     pub(super) fn prompt_of_agent(&self) -> SystemPrompt {
         let Some(agent) = self.parts.selected() else {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::info::{context_window, model_info};
 use super::method::{MethodAnswer, MethodCx, MethodResult, later, open_session, read, ready};
+use super::model_capabilities::ModelCapabilities;
 use super::open::reopen;
 use crate::hosted::{HostedSession, SessionChoice};
 use crate::provider::{ListedModelParams, NamedProviderParams};
@@ -22,6 +23,7 @@ struct ModelParams {
     session_id: String,
     model_id: Option<String>,
     reasoning_effort: Option<ReasoningEffort>,
+    model_capabilities: Option<ModelCapabilities>,
     #[serde(default)]
     providers: Vec<NamedProviderParams>,
     #[serde(default)]
@@ -51,6 +53,7 @@ pub(super) fn begin(
             let change = ModelChange {
                 name: Some(name),
                 effort: params.reasoning_effort,
+                capabilities: params.model_capabilities,
             };
             Ok(later(async move {
                 let session = change.apply(server, session).await?;
@@ -64,6 +67,7 @@ pub(super) fn begin(
             let change = ModelChange {
                 name: None,
                 effort: Some(effort),
+                capabilities: None,
             };
             Ok(later(async move {
                 change.apply(server, session).await?;
@@ -104,6 +108,7 @@ struct ModelChange {
     /// `None` for the current model.
     name: Option<String>,
     effort: Option<ReasoningEffort>,
+    capabilities: Option<ModelCapabilities>,
 }
 
 impl ModelChange {
@@ -124,6 +129,11 @@ impl ModelChange {
                 choice.reasoning_effort = Some(effort);
                 let further = &mut choice.requested.further;
                 further.insert("reasoningEffort", json!(effort));
+            }
+            if let Some(capabilities) = self.capabilities {
+                choice.sees_images = capabilities.sees_images();
+                let further = &mut choice.requested.further;
+                further.insert("modelCapabilities", json!(capabilities));
             }
             Ok(())
         };

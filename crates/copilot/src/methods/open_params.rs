@@ -11,7 +11,9 @@ use allstop_tools::{TOOL_NAME_LEN_MAX, is_valid_tool_name};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::compaction_params::{InfiniteSessionParams, compaction_of};
 use super::info::context_window;
+use super::model_capabilities::ModelCapabilities;
 use crate::client_parts::{ClientAgent, ClientParts, ClientServer};
 use crate::hosted::{
     ClientOptions, DeclaredTool, FixedSettings, ResumeChoice, SessionChoice, ToolSelection,
@@ -47,6 +49,8 @@ pub(super) struct OpenParams {
     suppress_resume_event: Option<bool>,
     reasoning_effort: Option<ReasoningEffort>,
     request_elicitation: Option<bool>,
+    request_exit_plan_mode: Option<bool>,
+    model_capabilities: Option<ModelCapabilities>,
     client_name: Option<String>,
     mcp_servers: Option<BTreeMap<String, ClientServer>>,
     disabled_mcp_servers: Option<BTreeSet<String>>,
@@ -57,6 +61,7 @@ pub(super) struct OpenParams {
     skill_directories: Option<Vec<PathBuf>>,
     disabled_skills: Option<BTreeSet<String>>,
     enable_config_discovery: Option<bool>,
+    infinite_sessions: Option<InfiniteSessionParams>,
     #[serde(flatten)]
     others: Map<String, Value>,
 }
@@ -126,6 +131,8 @@ pub(super) fn choice_of(
         }
     };
     let further = further(&params);
+    let window = context_window(server);
+    let compaction = compaction_of(params.infinite_sessions.as_ref(), window)?;
     let parts = parts_of(&mut params)?;
     let requested = FixedSettings {
         model: params.model.as_deref().map(Arc::from),
@@ -149,7 +156,8 @@ pub(super) fn choice_of(
     let of_agent = params.default_agent.and_then(|agent| agent.excluded_tools);
     excluded.extend(of_agent.unwrap_or_default());
     Ok(SessionChoice {
-        context_window: context_window(server),
+        context_window: window,
+        compaction,
         commands: params
             .commands
             .map_or(Value::Null, |commands| json!(commands)),
@@ -159,6 +167,9 @@ pub(super) fn choice_of(
         },
         model: chosen.model,
         model_name: Some(chosen.name),
+        sees_images: params
+            .model_capabilities
+            .is_none_or(ModelCapabilities::sees_images),
         providers,
         reasoning_effort: params.reasoning_effort,
         parts,
@@ -175,6 +186,7 @@ pub(super) fn choice_of(
             hooks: params.hooks.unwrap_or(false),
             user_input: params.request_user_input.unwrap_or(false),
             elicitation: params.request_elicitation.unwrap_or(false),
+            plan_exit: params.request_exit_plan_mode.unwrap_or(false),
         },
         streaming: params.streaming.unwrap_or(false),
         requested,
@@ -191,6 +203,8 @@ fn further(params: &OpenParams) -> BTreeMap<&'static str, Value> {
             json!([params.mcp_servers, params.disabled_mcp_servers]),
         ),
         ("customAgents", json!(params.custom_agents)),
+        ("infiniteSessions", json!(params.infinite_sessions)),
+        ("modelCapabilities", json!(params.model_capabilities)),
         ("agent", json!(params.agent)),
         (
             "skillDirectories",

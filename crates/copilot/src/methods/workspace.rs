@@ -15,9 +15,6 @@ use super::method::{
 };
 use crate::hosted::HostedSession;
 
-/// File of the plan, in the folder of the workspace.
-const PLAN: &str = "plan.md";
-
 /// Folder of the files, in the folder of the workspace.
 const FILES: &str = "files";
 
@@ -174,7 +171,7 @@ async fn list(folder: &Path) -> io::Result<Vec<String>> {
 }
 
 async fn read_plan(session: Arc<HostedSession>) -> MethodResult {
-    let file = session.state.folder().join(PLAN);
+    let file = session.state.plan_file();
     let content = match read_text(&file).await {
         Ok(content) => Some(content),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -184,7 +181,7 @@ async fn read_plan(session: Arc<HostedSession>) -> MethodResult {
 }
 
 async fn write_plan(session: Arc<HostedSession>, content: String) -> MethodResult {
-    let file = session.state.folder().join(PLAN);
+    let file = session.state.plan_file();
     let operation = write(&file, &content)
         .await
         .map_err(|error| failed(&error))?;
@@ -193,7 +190,7 @@ async fn write_plan(session: Arc<HostedSession>, content: String) -> MethodResul
 }
 
 async fn delete_plan(session: Arc<HostedSession>) -> MethodResult {
-    match fs::remove_file(session.state.folder().join(PLAN)).await {
+    match fs::remove_file(session.state.plan_file()).await {
         Ok(()) => {
             session.note("session.plan_changed", json!({ "operation": "delete" }));
             Ok(Value::Object(serde_json::Map::new()))

@@ -126,6 +126,8 @@ pub(crate) struct EventTranslator {
     /// The last requested stop of a turn.
     abort_requested: Option<(TurnNumber, Arc<str>)>,
     is_aborted: bool,
+    /// True from the start of an automatic compaction to its end.
+    is_compacting: bool,
     /// True from `session.idle` to the next turn.
     is_idle_sent: bool,
     /// Reason for the end of the last turn.
@@ -149,6 +151,7 @@ impl EventTranslator {
             context: ContextEstimate::default(),
             abort_requested: None,
             is_aborted: false,
+            is_compacting: false,
             is_idle_sent: false,
             ended: None,
         }
@@ -236,9 +239,12 @@ impl EventTranslator {
             self.call_recorded(id, *outcome);
         }
         if let Some(compaction) = Compaction::of(record) {
-            for event in PersistedEvent::compaction(&compaction) {
-                self.persisted(event);
+            let [start, complete] = PersistedEvent::compaction(&compaction);
+            // The start of an automatic compaction was sent when the compaction began.
+            if !std::mem::take(&mut self.is_compacting) {
+                self.persisted(start);
             }
+            self.persisted(complete);
         }
         match record {
             SessionRecord::SessionOpened { at, folder, .. } => {
@@ -384,6 +390,12 @@ impl EventTranslator {
                 self.context.add(content);
                 self.call_finished(call_id, *outcome, content);
             }
+            AgentEvent::SummaryStarted { tokens, .. } => {
+                self.is_compacting = true;
+                let data = json!({ "conversationTokens": tokens, "trigger": "threshold" });
+                self.ephemeral("session.compaction_start", data);
+            }
+            AgentEvent::SummaryFailed { error } => self.compaction_failed(error),
             AgentEvent::RetryScheduled { error, attempt, .. } => {
                 let message = format!("model call {attempt} failed and is repeated: {error}");
                 let data = json!({ "infoType": "retry", "message": message });
@@ -410,6 +422,13 @@ impl EventTranslator {
         }
     }
 
+    fn compaction_failed(&mut self, error: &str) {
+        if std::mem::take(&mut self.is_compacting) {
+            let data = json!({ "success": false, "error": error });
+            self.ephemeral("session.compaction_complete", data);
+        }
+    }
+
     /// Sends the event of the abort that was requested for this turn, because the turn can no longer complete.
     fn abort_as_requested(&mut self) {
         if self.turn_view != TurnView::Ended
@@ -432,6 +451,9 @@ impl EventTranslator {
         self.complete_calls(CallOutcome::Stopped, &why);
         self.end_step();
         (self.turn_view, self.ended) = (TurnView::Ended, Some(reason));
+        if reason != StopReason::Completed {
+            self.compaction_failed("the turn that used the summary did not complete");
+        }
         let message = self.message.as_ref();
         if let Some(event) = PersistedEvent::failure(self.turn, reason, cause, message) {
             self.persisted(event);

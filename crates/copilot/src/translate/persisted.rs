@@ -6,7 +6,7 @@ use std::sync::Arc;
 use allstop_core::record::{CallOutcome, SessionRecord, TurnOrigin};
 use allstop_core::{
     CallId, Cause, CauseKind, MessageId, Receipt, SessionId, StopReason, Timestamp, ToolCall,
-    TurnNumber,
+    TurnNumber, Usage,
 };
 use allstop_model::ReasoningEffort;
 use serde_json::{Value, json};
@@ -35,6 +35,7 @@ pub(super) struct Compaction<'a> {
     pub at: Timestamp,
     pub messages_dropped: u32,
     pub summary: Option<&'a Arc<str>>,
+    pub usage: Usage,
 }
 
 impl<'a> Compaction<'a> {
@@ -45,11 +46,13 @@ impl<'a> Compaction<'a> {
                 at,
                 messages_dropped,
                 summary,
+                usage,
                 ..
             } => Some(Self {
                 at: *at,
                 messages_dropped: *messages_dropped,
                 summary: summary.as_ref(),
+                usage: *usage,
             }),
             _ => None,
         }
@@ -126,13 +129,17 @@ impl PersistedEvent {
         self
     }
 
-    /// Returns the events of a compaction. The log contains only the end of a compaction, so both events follow the end.
+    /// Returns the events of a compaction: its start and its end. The log contains only the end.
     pub(super) fn compaction(compacted: &Compaction<'_>) -> [Self; 2] {
         let place = format!("compaction/{}", compacted.at.unix_ms());
         let complete = json!({
             "success": true,
             "messagesRemoved": compacted.messages_dropped,
             "summaryContent": compacted.summary,
+            "compactionTokensUsed": {
+                "inputTokens": compacted.usage.input_tokens,
+                "outputTokens": compacted.usage.output_tokens,
+            },
         });
         [
             Self::new(

@@ -249,7 +249,7 @@ async fn reserved_keys_are_refused() {
             .await
     );
     // The refused answer ends the wait for the client's hook.
-    let is_hook = |message: &Value| message["params"]["hookType"] == "preToolUse";
+    let is_hook = |message: &Value| message["params"]["hookType"] == "userPromptTransformed";
     client.take("the next hook", is_hook).await;
     client
         .request("session.abort", &json!({ "sessionId": "s" }))

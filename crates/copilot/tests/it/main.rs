@@ -2,6 +2,7 @@
 
 mod access;
 mod bad_input;
+mod compaction;
 mod elicitation;
 mod extensions;
 mod families;
@@ -12,8 +13,10 @@ mod key_order;
 mod limits;
 mod messages;
 mod opening_and_closing;
+mod plan_mode;
 mod resume_open;
 mod sdk_semantics;
 mod settings;
 mod sub_agents;
 mod support;
+mod vision;

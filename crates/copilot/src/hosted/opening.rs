@@ -1,0 +1,231 @@
+//! The opening of a session, with the parts that its client has chosen.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use allstop_core::receipt::ItemKind;
+use allstop_core::turn::{CallTexts, StopPolicy};
+use allstop_core::{SessionId, TurnNumber};
+use allstop_log::read_session_end;
+use allstop_runtime::{Definitions, QuestionRecipient, SessionSetup, StartError, System};
+use allstop_scope::{ScopeOptions, WorkSpec};
+use allstop_session::FollowUp;
+use parking_lot::Mutex;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::attached_clients::AttachedClients;
+use super::client_tools::{ChosenTools, ClientTools};
+use super::exit_plan::PlanExit;
+use super::hooks::{ClientHooks, HookRequests};
+use super::{
+    FixedSettings, HostedSession, SessionChoice, SessionServers, UnansweredRequests,
+    WorkspaceState, now,
+};
+use crate::server::CopilotServer;
+
+/// Maximum number of unread host events ([`HostEvent`](crate::translate::HostEvent)) in a client's feed. This is far more
+/// than the number of concurrent calls. If a feed misses events, it sends all unanswered tool requests again.
+const HOST_EVENTS_MAX: usize = 1_024;
+
+/// Folder of the workspace, in the folder of the session.
+const WORKSPACE: &str = "workspace";
+
+/// Returns the working directory in which the session was created.
+async fn recorded_folder(system: &System, id: &SessionId) -> Result<Option<PathBuf>, StartError> {
+    let (state, _owner) = read_session_end(&**system.log(), id).await?;
+    Ok(state.folder().map(|folder| PathBuf::from(&**folder)))
+}
+
+/// Reads the name, the mode and the workspace of a session.
+async fn session_state(system: &System, id: &SessionId) -> WorkspaceState {
+    let folder = system.session_folder(id).join(WORKSPACE);
+    WorkspaceState::read(folder, system.config().permissions.mode).await
+}
+
+/// Reads the skills of a session.
+async fn read_skills(
+    server: &CopilotServer,
+    choice: &SessionChoice,
+    folder: &Path,
+) -> Result<Definitions, StartError> {
+    let (parts, folder) = (choice.parts.clone(), folder.to_owned());
+    let spec = WorkSpec::new(ItemKind::Thread, "reading skills");
+    let reading = server
+        .connections()
+        .spawn_blocking(spec, move |_| parts.read_skills(&folder));
+    let reading = reading.map_err(|refused| StartError::stopped(&refused))?;
+    // A panic of the reader is a bug, and the session then has no skills.
+    Ok(reading.await.unwrap_or_default())
+}
+
+/// Returns the settings that the session has while it is open.
+fn settings_of(choice: &SessionChoice, folder: &Path) -> FixedSettings {
+    FixedSettings {
+        model: choice.model_name.clone(),
+        provider: choice.requested.provider,
+        system_message: Some(choice.system_prompt.clone()),
+        available_tools: choice.filter.available.clone(),
+        excluded_tools: Some(choice.filter.excluded.clone()),
+        working_directory: Some(folder.to_owned()),
+        instruction_directories: choice.requested.instruction_directories.clone(),
+        further: choice.requested.further.clone(),
+    }
+}
+
+/// Returns the tools of the session: the chosen built-in tools, and the tools of the clients and of the MCP servers.
+fn chosen_tools(
+    choice: &SessionChoice,
+    clients: &Arc<ClientTools>,
+    state: &Arc<WorkspaceState>,
+    requests: HookRequests,
+) -> ChosenTools {
+    let plan_exit = choice.client_options.plan_exit.then(|| PlanExit {
+        attached_clients: Arc::clone(&requests.attached_clients),
+        state: Arc::clone(state),
+        host_events: requests.host_events.clone(),
+    });
+    ChosenTools {
+        clients: Arc::clone(clients),
+        requests,
+        plan_exit,
+    }
+}
+
+/// Wording of the official runtime about calls without a result. Programs and prompts refer to these words.
+fn call_texts() -> CallTexts {
+    CallTexts {
+        denied: "The user rejected this tool call.".into(),
+        unanswered: "Permission denied and could not request permission from user".into(),
+        stopped: "The execution of this tool, or a previous tool was interrupted.".into(),
+    }
+}
+
+/// Mode in which a session is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OpenMode {
+    Create,
+    Resume,
+}
+
+impl HostedSession {
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// Returns the errors of [`System::new_session`] and [`System::resume_session`].
+    pub(crate) async fn open(
+        server: &CopilotServer,
+        id: SessionId,
+        mode: OpenMode,
+        choice: &SessionChoice,
+        before: Option<&Self>,
+    ) -> Result<Arc<Self>, StartError> {
+        let system: &System = server.system();
+        let attached_clients = Arc::new(AttachedClients::default());
+        let asks_user = choice.client_options.user_input;
+        let tools = ClientTools::new(
+            choice.filter_of_agent(),
+            Arc::clone(&attached_clients),
+            asks_user,
+        );
+        let tools = Arc::new(tools);
+        let generation = tools.declare(choice.declared.clone().unwrap_or_default());
+        let folder = match (&choice.folder, mode) {
+            (None, OpenMode::Resume) => recorded_folder(system, &id).await?,
+            (folder, _) => folder.clone(),
+        };
+        let used_folder = folder.clone().unwrap_or_else(|| system.folder().to_owned());
+        let state = match before {
+            Some(before) => Arc::clone(&before.state),
+            None => Arc::new(session_state(system, &id).await),
+        };
+        let skills = read_skills(server, choice, &used_folder).await?;
+        let servers = SessionServers::start(system, &id, choice, &used_folder).await?;
+        let host_events = broadcast::channel(HOST_EVENTS_MAX).0;
+        let settings = settings_of(choice, &used_folder);
+        let requests = HookRequests {
+            session_id: id.clone(),
+            attached_clients: Arc::clone(&attached_clients),
+            folder: used_folder,
+            host_events: host_events.clone(),
+        };
+        let hooks = ClientHooks {
+            name: "copilot-client".into(),
+            tools: Arc::clone(&tools),
+            requests: requests.clone(),
+            store_file: system.store_file(),
+        };
+        let chosen_tools = chosen_tools(choice, &tools, &state, requests);
+        let setup = SessionSetup::default()
+            .recipient(QuestionRecipient::Subscribers)
+            .model(choice.session_model(system))
+            .folder(folder)
+            .system_prompt(choice.prompt_of_agent())
+            .reasoning_effort(choice.reasoning_effort)
+            .mode(state.permission_mode())
+            .servers(servers.as_ref().map(SessionServers::all))
+            .skills(choice.parts.enabled(&skills))
+            .sub_agents(choice.parts.kinds(system, &choice.providers))
+            .tools(Arc::new(chosen_tools))
+            .hooks(vec![Arc::new(hooks)])
+            .follow_up(FollowUp::Enqueue)
+            .compaction(choice.compaction)
+            // After an abort, the user of an SDK continues from the completed steps.
+            .stop_policy(StopPolicy::Keep)
+            .call_texts(Arc::new(call_texts()));
+        let opened = match mode {
+            OpenMode::Create => system.new_session(Some(id), setup).await,
+            OpenMode::Resume => system.resume_session(id, setup).await,
+        };
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                if let Some(servers) = servers {
+                    servers.close().await;
+                }
+                return Err(error);
+            }
+        };
+        let label = format!("session/{}/clients", opened.session.id());
+        let scope = server.connections().child(label, ScopeOptions::default());
+        let hosted = Arc::new(Self {
+            scope: scope.map_err(|refused| StartError::stopped(&refused))?,
+            system_prompt_bytes: opened.prompt_bytes,
+            instructions: opened.instructions,
+            session: opened.session,
+            tools,
+            attached_clients,
+            form_client: Mutex::new(None),
+            facts: before
+                .map(|before| Arc::clone(&before.facts))
+                .unwrap_or_default(),
+            state,
+            pending: UnansweredRequests::default(),
+            servers,
+            skills,
+            opened_at: before.map_or_else(now, |before| before.opened_at),
+            host_events,
+            feeds: TaskTracker::new(),
+            no_more_calls: CancellationToken::new(),
+            cancelled: Mutex::new((TurnNumber(0), HashSet::new())),
+            choice: choice.clone(),
+            settings,
+            version: Arc::clone(&server.options().version),
+            default_answer: server.options().default_answer.clone(),
+        });
+        if let Some(generation) = generation {
+            hosted.forward(generation);
+        }
+        Ok(hosted)
+    }
+
+    /// Reads the state of a session that may not be open.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn stored_state(server: &CopilotServer, id: &SessionId) -> WorkspaceState {
+        session_state(server.system(), id).await
+    }
+}
