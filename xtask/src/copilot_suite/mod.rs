@@ -11,6 +11,7 @@ mod stand;
 mod suite;
 mod table;
 
+use std::fs;
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -19,6 +20,8 @@ use left_out::LeftOutTests;
 use options::SuiteOptions;
 use stand::Stand;
 use table::Comparison;
+
+use crate::workspace;
 
 /// Runs the suites. Fails if a test that is not listed fails, or if a listed test passes.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<ExitCode> {
@@ -39,6 +42,8 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<ExitCode> {
         let results = suite::run(*language, &options, &stand)?;
         let comparison = Comparison::new(*language, &results, &left_out, options.test.is_none());
         print!("{comparison}");
+        let name = format!("copilot-suite-{}-left-out.txt", language.name());
+        fs::write(workspace::target_dir()?.join(name), comparison.left_out())?;
         is_good &= comparison.is_good();
     }
     Ok(if is_good {

@@ -7,6 +7,9 @@ use super::left_out::LeftOutTests;
 use super::options::SdkLanguage;
 use super::suite::{TestResult, TestVerdict};
 
+/// Reasons of tests that no change of Allstop can make pass.
+const OUT_OF_SCOPE: [&str; 2] = ["github", "recording"];
+
 #[derive(Debug, Default, Clone, Copy)]
 struct FileCounts {
     passed: usize,
@@ -24,6 +27,10 @@ pub(super) struct Comparison {
     failed: Vec<String>,
     /// Listed tests that pass.
     passed: Vec<String>,
+    /// Listed tests that fail, each with its reason in the list and its failure.
+    left_out: Vec<String>,
+    /// Number of listed tests that fail because they need GitHub, or compare a request with a recording.
+    out_of_scope: usize,
     /// Lines of the list without a test.
     unknown: Vec<String>,
 }
@@ -41,6 +48,8 @@ impl Comparison {
             files: BTreeMap::new(),
             failed: Vec::new(),
             passed: Vec::new(),
+            left_out: Vec::new(),
+            out_of_scope: 0,
             unknown: Vec::new(),
         };
         for TestResult {
@@ -53,7 +62,15 @@ impl Comparison {
             let line = list.find(language, file, name);
             match (verdict, line) {
                 (TestVerdict::Skipped, _) => counts.skipped += 1,
-                (TestVerdict::Failed(_), Some(_)) => counts.left_out += 1,
+                (TestVerdict::Failed(failure), Some(line)) => {
+                    counts.left_out += 1;
+                    if OUT_OF_SCOPE.contains(&&*line.reason) {
+                        comparison.out_of_scope += 1;
+                    }
+                    let reason = &line.reason;
+                    let left_out = format!("{file} | {name} | {reason} | {failure}");
+                    comparison.left_out.push(left_out);
+                }
                 (TestVerdict::Failed(failure), None) => {
                     counts.failed += 1;
                     comparison
@@ -83,6 +100,12 @@ impl Comparison {
                 .collect();
         }
         comparison
+    }
+
+    /// The listed tests that fail, one a line, each with its reason in the list and its failure. So a reader can check the
+    /// reasons.
+    pub(super) fn left_out(&self) -> String {
+        self.left_out.join("\n") + "\n"
     }
 
     pub(super) fn is_good(&self) -> bool {
@@ -119,6 +142,15 @@ impl fmt::Display for Comparison {
             total.skipped += counts.skipped;
         }
         row(f, "total", &total)?;
+        let possible = total.passed + total.failed + total.left_out - self.out_of_scope;
+        let share = 100.0 * total.passed as f64 / possible.max(1) as f64;
+        writeln!(
+            f,
+            "{}: {} of {possible} tests pass ({share:.1} %), without the {} tests of GitHub and of recordings",
+            self.language.name(),
+            total.passed,
+            self.out_of_scope,
+        )?;
         for (title, tests) in [
             ("failed, not listed", &self.failed),
             ("passed, but listed", &self.passed),
