@@ -5,6 +5,7 @@ use std::sync::Arc;
 use allstop_core::image::IMAGE_TOKENS_ESTIMATED;
 use allstop_core::record::TurnOrigin;
 use allstop_core::{Images, MessageId, TraceContext, Usage};
+use allstop_model::RequestHeaders;
 
 /// Input of one turn: text and images of the user, and their origin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct Prompt {
     pub origin: TurnOrigin,
     /// W3C trace context of the message: the parent of the turn's span. A stop does not change it.
     pub trace: Option<TraceContext>,
+    /// Further headers of the turn's requests to the model. Sub-agents do not inherit them.
+    pub headers: RequestHeaders,
 }
 
 impl Prompt {

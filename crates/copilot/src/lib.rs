@@ -45,6 +45,7 @@ mod lifecycle;
 mod methods;
 mod provider;
 mod refusal;
+mod request_route;
 mod server;
 mod text_only_model;
 mod translate;

@@ -5,17 +5,21 @@ use std::fmt;
 use std::sync::Arc;
 
 use allstop_jsonrpc::RpcError;
-use allstop_model::{Model, ProviderOptions};
+use allstop_model::{Model, ProviderOptions, WireProtocol};
 use allstop_runtime::{ModelChoice, System};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::refusal::refusal;
+use crate::request_route::RequestRoute;
 
-/// Options of a model provider that supply a key for each request. The server cannot use them, and without the key the
+/// Option of a model provider that supplies a key for each request. The server cannot use it, and without the key the
 /// provider would refuse every request.
-const KEYS_NOT_OFFERED: [&str; 2] = ["apiKeyCommand", "hasBearerTokenProvider"];
+const KEY_NOT_OFFERED: &str = "apiKeyCommand";
+
+/// Name of the only provider of a session, in requests for a token.
+const ONLY_PROVIDER: &str = "default";
 
 /// A provider of models. The text for developers contains no key.
 #[derive(Clone, Deserialize, Serialize)]
@@ -30,6 +34,9 @@ pub(crate) struct ProviderParams {
     wire_model: Option<String>,
     model_id: Option<String>,
     headers: Option<BTreeMap<String, String>>,
+    /// True if a client returns a token for each request.
+    #[serde(default)]
+    has_bearer_token_provider: bool,
     #[serde(flatten)]
     pub(crate) others: Map<String, Value>,
 }
@@ -71,6 +78,8 @@ pub(crate) struct ClientProviders {
     pub(crate) models: Vec<ListedModelParams>,
     /// Name of the client's program, for the providers.
     pub(crate) client_name: Option<String>,
+    /// Route of the requests and tokens.
+    pub(crate) route: RequestRoute,
 }
 
 impl ListedModelParams {
@@ -94,64 +103,124 @@ impl ProviderParams {
         Sha256::digest(provider.to_string()).into()
     }
 
-    /// Refuses a provider that the server cannot use.
-    fn check(&self) -> Result<(), RpcError> {
+    /// Protocol of the provider.
+    ///
+    /// # Errors
+    /// Returns an error for a provider that the server cannot use.
+    fn protocol(&self) -> Result<WireProtocol, RpcError> {
         let kind = self.kind.as_deref().unwrap_or("openai");
         let wire = self.wire_api.as_deref().unwrap_or("completions");
-        if !matches!(kind, "openai" | "azure") || wire != "completions" {
-            return Err(RpcError::invalid_params(format!(
+        match (kind, wire) {
+            ("openai" | "azure", "completions") => Ok(WireProtocol::ChatCompletions),
+            ("openai" | "azure", "responses") => Ok(WireProtocol::Responses),
+            ("anthropic", _) => Ok(WireProtocol::Messages),
+            _ => Err(RpcError::invalid_params(format!(
                 "a provider of type {kind:?} with the API {wire:?} is not supported: use \"openai\" or \"azure\" with \
-                 \"completions\""
-            )));
-        }
-        let refused = KEYS_NOT_OFFERED
-            .iter()
-            .find(|name| self.others.get(**name).is_some_and(is_set));
-        match refused {
-            Some(name) => Err(RpcError::invalid_params(format!(
-                "`provider.{name}` is not supported: pass `apiKey` or `bearerToken`"
+                 \"completions\" or \"responses\", or \"anthropic\""
             ))),
-            None => Ok(()),
         }
     }
 
-    /// Returns the URL of requests. The base URL is taken literally, as in the official runtime: no `/v1` is added.
-    fn url(&self) -> Option<String> {
+    /// Refuses a provider that the server cannot use.
+    fn check(&self) -> Result<(), RpcError> {
+        self.protocol()?;
+        if self.others.get(KEY_NOT_OFFERED).is_some_and(is_set) {
+            return Err(RpcError::invalid_params(format!(
+                "`provider.{KEY_NOT_OFFERED}` is not supported: pass `apiKey` or `bearerToken`, or a callback for tokens"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Returns the URL of requests. The base URL is taken literally, as in the official runtime: `/v1` is added only for
+    /// Anthropic.
+    fn url(&self, protocol: WireProtocol) -> Option<String> {
         let base = self.base_url.as_deref()?.trim().trim_end_matches('/');
         let host = base.split_once("://").map_or(base, |(_, host)| host);
         let is_azure = self.kind.as_deref() == Some("azure") && !host.contains('/');
         let version = if is_azure { "/openai/v1" } else { "" };
-        Some(format!("{base}{version}/chat/completions"))
+        Some(match protocol {
+            WireProtocol::Responses => format!("{base}{version}/responses"),
+            WireProtocol::Messages if base.ends_with("/v1") => format!("{base}/messages"),
+            WireProtocol::Messages => format!("{base}/v1/messages"),
+            _ => format!("{base}{version}/chat/completions"),
+        })
     }
 
-    fn model(&self, system: &System, name: &str, client: Option<&str>) -> ModelResult {
+    /// Describes the provider for the clients of the session, with the key and the headers that a client has named.
+    fn endpoint(&self) -> Value {
+        let mut endpoint = json!({
+            "type": self.kind.as_deref().unwrap_or("openai"),
+            "baseUrl": self.base_url.as_deref().unwrap_or_default(),
+            "headers": self.headers.clone().unwrap_or_default(),
+        });
+        if endpoint["type"] != "anthropic" {
+            endpoint["wireApi"] = self.wire_api.as_deref().unwrap_or("completions").into();
+        }
+        if let Some(key) = self.api_key.as_ref().or(self.bearer_token.as_ref()) {
+            endpoint["apiKey"] = key.as_str().into();
+        }
+        endpoint
+    }
+
+    /// Opens a model of the provider. `provider` is the name of the provider in requests for tokens.
+    fn model(&self, opener: &ModelOpener<'_>, provider: &str, name: &str) -> ModelResult {
         self.check()?;
+        let protocol = self.protocol()?;
+        let is_anthropic = protocol == WireProtocol::Messages;
+        // Anthropic has different headers for keys and for tokens.
+        let token = self.bearer_token.as_ref();
+        let authorization = token.map(|token| format!("Bearer {token}"));
+        let authorization = authorization.as_deref().filter(|_| is_anthropic);
+        let key = self.api_key.as_ref();
+        let key = key.or(token.filter(|_| !is_anthropic)).cloned();
+        let fetch = self
+            .has_bearer_token_provider
+            .then(|| opener.route.token_fetch(provider));
         let options = ProviderOptions::default()
-            .base_url(self.url())
-            .key(self.api_key.clone().or_else(|| self.bearer_token.clone()));
+            .base_url(self.url(protocol))
+            // The model finds the protocol of chat completions itself, because it knows some of the servers.
+            .protocol(Some(protocol).filter(|known| *known != WireProtocol::ChatCompletions))
+            .key(key)
+            .token_fetch(fetch);
         let headers = self.headers.iter().flatten();
         let headers = headers.map(|(name, value)| (name.as_str(), value.as_str()));
-        open_model(system, name, options, headers, client)
+        let headers = authorization
+            .map(|value| ("authorization", value))
+            .into_iter()
+            .chain(headers);
+        opener.open(name, options, headers)
     }
 }
 
 type ModelResult = Result<Arc<dyn Model>, RpcError>;
 
-fn open_model<'a>(
-    system: &System,
-    name: &str,
-    options: ProviderOptions,
-    headers: impl Iterator<Item = (&'a str, &'a str)>,
-    client: Option<&str>,
-) -> ModelResult {
-    let agent = client.map(|client| format!("allstop/{} {client}", env!("CARGO_PKG_VERSION")));
-    let agent = agent.as_deref().map(|agent| ("user-agent", agent));
-    let options = options
-        .with_headers(agent)
-        .and_then(|options| options.with_headers(headers))
-        .map_err(|error| RpcError::invalid_params(error.to_string()))?;
-    let model = system.provider_model(name, options);
-    model.map_err(|error| refusal(&error))
+/// Parts that all models of a session share.
+struct ModelOpener<'a> {
+    system: &'a System,
+    /// Name of the client's program.
+    client: Option<&'a str>,
+    route: &'a RequestRoute,
+}
+
+impl ModelOpener<'_> {
+    fn open<'a>(
+        &self,
+        name: &str,
+        options: ProviderOptions,
+        headers: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> ModelResult {
+        let agent = self.client;
+        let agent = agent.map(|client| format!("allstop/{} {client}", env!("CARGO_PKG_VERSION")));
+        let agent = agent.as_deref().map(|agent| ("user-agent", agent));
+        let options = options
+            .carrier(self.route.carrier())
+            .with_headers(agent)
+            .and_then(|options| options.with_headers(headers))
+            .map_err(|error| RpcError::invalid_params(error.to_string()))?;
+        let model = self.system.provider_model(name, options);
+        model.map_err(|error| refusal(&error))
+    }
 }
 
 /// A model of a session.
@@ -188,16 +257,22 @@ impl ClientProviders {
         name: Option<&str>,
     ) -> Result<Option<Arc<dyn Model>>, RpcError> {
         let client = self.client_name.as_deref();
+        let opener = ModelOpener {
+            system,
+            client,
+            route: &self.route,
+        };
         if let Some(provider) = &self.only {
             let named = provider.wire_model.as_ref().or(provider.model_id.as_ref());
             let name = named.map(String::as_str).or(name);
             let configured = Some(system.model_name()).filter(|_| system.has_model());
             let name = name.or(configured);
             let name = name.ok_or_else(|| RpcError::invalid_params("`model` is missing"))?;
-            return provider.model(system, name, client).map(Some);
+            return provider.model(&opener, ONLY_PROVIDER, name).map(Some);
         }
-        if let Some((provider, name)) = name.and_then(|name| self.find(name)) {
-            return provider.model(system, name, client).map(Some);
+        if let Some((named, name)) = name.and_then(|name| self.find(name)) {
+            let provider = &named.provider;
+            return provider.model(&opener, &named.name, name).map(Some);
         }
         let at = |base_url| ProviderOptions::default().base_url(base_url);
         let none = || std::iter::empty();
@@ -208,24 +283,34 @@ impl ClientProviders {
                     base_url,
                     name: known,
                 }),
-            ) if client.is_some() || name.is_some_and(|name| *name != *known) => {
+            ) if client.is_some()
+                || self.route.carrier().is_some()
+                || name.is_some_and(|name| *name != *known) =>
+            {
                 let name = name.unwrap_or(&known);
-                open_model(system, name, at(base_url), none(), client).map(Some)
+                opener.open(name, at(base_url), none()).map(Some)
             }
             (Some(name), None) if !system.has_model() => {
-                open_model(system, name, at(None), none(), client).map(Some)
+                opener.open(name, at(None), none()).map(Some)
             }
             _ => Ok(None),
         }
     }
 
     /// Returns the provider and the name of a model that is in the list of the session.
-    fn find(&self, name: &str) -> Option<(&ProviderParams, &str)> {
+    fn find(&self, name: &str) -> Option<(&NamedProviderParams, &str)> {
         let model = self.models.iter().find(|model| model.is_called(name))?;
         let provider = model.provider.as_deref()?;
         let named = self.listed.iter().find(|named| named.name == provider)?;
         let name = model.wire_model.as_ref().or(model.model_id.as_ref());
-        Some((&named.provider, name.unwrap_or(&model.id)))
+        Some((named, name.unwrap_or(&model.id)))
+    }
+
+    /// Describes the provider of a model, or of the session's model; `None` if no client has named the provider.
+    pub(crate) fn endpoint(&self, model: Option<&str>) -> Option<Value> {
+        let listed = || Some(&self.find(model?)?.0.provider);
+        let provider = self.only.as_ref().or_else(listed)?;
+        Some(provider.endpoint())
     }
 
     /// Returns the names of the listed models, by which clients select them, and their names for people.
@@ -280,7 +365,6 @@ pub(crate) fn is_set(value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn provider(value: Value) -> ProviderParams {
         serde_json::from_value(value).expect("a provider")
@@ -288,7 +372,10 @@ mod tests {
 
     #[test]
     fn base_url_is_literal() {
-        let url = |kind: &str, base: &str| provider(json!({ "type": kind, "baseUrl": base })).url();
+        let url = |kind: &str, base: &str| {
+            let provider = provider(json!({ "type": kind, "baseUrl": base }));
+            provider.url(provider.protocol().expect("a known provider"))
+        };
         let check =
             |kind, base, expected: &str| assert_eq!(url(kind, base).as_deref(), Some(expected));
         check("openai", "http://h:1", "http://h:1/chat/completions");
@@ -303,7 +390,9 @@ mod tests {
             "https://r.azure.com/x",
             "https://r.azure.com/x/chat/completions",
         );
-        assert_eq!(provider(json!({})).url(), None);
+        check("anthropic", "https://a", "https://a/v1/messages");
+        check("anthropic", "https://a/v1", "https://a/v1/messages");
+        assert_eq!(provider(json!({})).url(WireProtocol::Responses), None);
     }
 
     #[test]

@@ -54,6 +54,7 @@ pub mod provider;
 pub mod record;
 pub mod redact;
 pub mod request;
+mod request_headers;
 pub mod request_settings;
 pub mod retry;
 pub mod scripted;
@@ -68,11 +69,15 @@ pub use limits::{TokenLimits, stream_within};
 pub use price::TokenPrice;
 pub use probe::{ConnectionProbe, ConnectionState, OutsideWork};
 #[cfg(feature = "providers")]
-pub use provider::{AnswerLimits, ProviderModel, ProviderOptions};
+pub use provider::{
+    AnswerLimits, CarriedRequest, CarriedResponse, CarrierError, ProviderModel, ProviderOptions,
+    RequestCarrier, WireProtocol,
+};
 #[cfg(feature = "script-files")]
 pub use record::{RECORDING_BEGINNING, RecordingModel};
 pub use redact::SecretRedactor;
 pub use request::{ModelRequest, OutputSchema, ToolDeclaration};
+pub use request_headers::RequestHeaders;
 pub use request_settings::{ReasoningEffort, RequestSettings, ToolChoice};
 pub use retry::RetryPolicy;
 pub use scripted::{Pause, Reply, ScriptedModel};

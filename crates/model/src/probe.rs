@@ -66,7 +66,7 @@ impl ConnectionProbe {
         let record = Arc::new(SocketRecord::default());
         self.add_record(Arc::clone(&record));
         OutsideWork {
-            _open: record.begin_connect(),
+            open: record.begin_connect(),
         }
     }
 
@@ -167,7 +167,14 @@ impl fmt::Debug for ConnectionProbe {
 #[derive(Debug)]
 #[must_use = "the work counts until this is dropped"]
 pub struct OutsideWork {
-    _open: ConnectGuard,
+    open: ConnectGuard,
+}
+
+impl OutsideWork {
+    /// Records that the end of the work can no longer be observed. The state of the call is then `NotVerifiable`.
+    pub fn lose(self) {
+        self.open.record.state.lock().unseen = true;
+    }
 }
 
 /// Record of all connections of one HTTP client. The client serves only one call at a time.

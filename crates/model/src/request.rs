@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use allstop_core::Message;
+use allstop_core::{Message, SessionId};
 use serde_json::Value;
 
 use crate::probe::ConnectionProbe;
+use crate::request_headers::RequestHeaders;
 use crate::request_settings::RequestSettings;
 
 /// A request to a model. All parts are shared, so that a clone copies only pointers.
@@ -25,6 +26,10 @@ pub struct ModelRequest {
     pub output_schema: Option<OutputSchema>,
     /// Sampling, reasoning, the choice of tools, and other settings.
     pub settings: Arc<RequestSettings>,
+    /// Session that sends the request. A sub-agent has a separate id, which begins with the id of the agent that started it.
+    pub session: Option<SessionId>,
+    /// Further headers of the request.
+    pub headers: RequestHeaders,
     /// Probe for the connections of this call. Keep a clone, and ask it after a stop.
     pub probe: ConnectionProbe,
 }
@@ -39,6 +44,8 @@ impl ModelRequest {
             max_output_tokens: None,
             output_schema: None,
             settings: Arc::default(),
+            session: None,
+            headers: RequestHeaders::default(),
             probe: ConnectionProbe::default(),
         }
     }
@@ -75,6 +82,20 @@ impl ModelRequest {
     #[must_use]
     pub fn settings(mut self, settings: Arc<RequestSettings>) -> Self {
         self.settings = settings;
+        self
+    }
+
+    /// Sets the session that sends the request.
+    #[must_use]
+    pub fn session(mut self, session: impl Into<Option<SessionId>>) -> Self {
+        self.session = session.into();
+        self
+    }
+
+    /// Sets further headers of the request.
+    #[must_use]
+    pub fn headers(mut self, headers: RequestHeaders) -> Self {
+        self.headers = headers;
         self
     }
 

@@ -78,6 +78,7 @@ impl SessionInner {
             message: Some(id.clone()),
             origin: TurnOrigin::User,
             trace: message.trace,
+            headers: message.headers,
         };
         let deadline = message.deadline.map(|deadline| Deadline {
             at: deadline.at,

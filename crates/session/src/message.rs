@@ -12,6 +12,7 @@ use allstop_core::{
     Cause, FinishReason, Images, MessageId, Receipt, StopReason, TraceContext, TurnNumber, Usage,
 };
 use allstop_log::SessionError;
+use allstop_model::RequestHeaders;
 use allstop_tools::Denial;
 use futures::future::BoxFuture;
 use tokio::sync::SetOnce;
@@ -42,6 +43,8 @@ pub struct NewMessage {
     /// W3C trace context of the message: the parent of the turn's span. The tools of the turn receive the context of their
     /// spans, or without an exporter this one. A stop does not change it.
     pub trace: Option<TraceContext>,
+    /// Further headers of the turn's requests to the model. They have no effect if the message joins a running turn.
+    pub headers: RequestHeaders,
 }
 
 /// Deadline of the turn of a message.
@@ -75,6 +78,13 @@ impl NewMessage {
         self
     }
 
+    /// Sets further headers of the turn's requests to the model.
+    #[must_use]
+    pub fn headers(mut self, headers: RequestHeaders) -> Self {
+        self.headers = headers;
+        self
+    }
+
     /// Sets the id.
     #[must_use]
     pub fn id(mut self, id: MessageId) -> Self {
@@ -100,6 +110,7 @@ impl<T: Into<Arc<str>>> From<T> for NewMessage {
             deadline: None,
             stopped: None,
             trace: None,
+            headers: RequestHeaders::default(),
         }
     }
 }

@@ -22,6 +22,7 @@ use allstop_core::{
     CallId, Cause, CauseKind, Extent, FinishReason, Receipt, StopReason, Timestamp, TraceContext,
 };
 use allstop_log::SessionError;
+use allstop_model::RequestHeaders;
 use allstop_scope::{
     Deadline, EngineGuard, PartReceipt, Placement, Scope, ScopeOptions, instant_after,
 };
@@ -108,6 +109,8 @@ pub(crate) struct RunningTurn<'a> {
     /// Calls of the sub-agents that run in this turn's calls.
     nested: Arc<NestedCalls>,
     trace: Option<TraceContext>,
+    /// Further headers of the requests to the model.
+    headers: RequestHeaders,
     /// Form of the conversation in the requests.
     view: RequestView,
     /// Maximum tokens of a request, learned from a request that the provider has refused as too long.
@@ -148,9 +151,16 @@ pub(crate) async fn run(
         session_id: history.session_id().clone(),
         turn: start.turn,
     });
-    let outcome = run_in_span(cx, history, loops, &start, prompt.trace, decision)
-        .instrument(span.span.clone())
-        .await;
+    let outcome = run_in_span(
+        cx,
+        history,
+        loops,
+        &start,
+        (prompt.trace, prompt.headers),
+        decision,
+    )
+    .instrument(span.span.clone())
+    .await;
     span.record_outcome(&outcome);
     cx.events.send(|| AgentEvent::TurnEnded {
         turn: outcome.turn,
@@ -168,7 +178,7 @@ async fn run_in_span(
     history: &mut RunHistory,
     loops: &mut LoopDetector,
     start: &TurnStart,
-    trace: Option<TraceContext>,
+    (trace, headers): (Option<TraceContext>, RequestHeaders),
     decision: Arc<CommitDecision>,
 ) -> TurnOutcome {
     let opened = open_scope(cx, history, start, &decision);
@@ -220,6 +230,7 @@ async fn run_in_span(
         )),
         nested,
         trace,
+        headers,
         view: RequestView::default(),
         context_tokens_max: None,
     };

@@ -1,12 +1,16 @@
 //! A connected client (a program that uses a Copilot SDK): notifications and requests to the client.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use allstop_jsonrpc::{
-    BeginRequestError, OutgoingRequests, RpcFailure, encode_notification, encode_request,
+    BeginRequestError, OutgoingRequests, PendingResponse, RpcFailure, encode_notification,
+    encode_request,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use super::carried_requests::CarriedRequests;
 use super::output::{FrameQueue, QueueClosed};
 
 /// Maximum number of requests that wait for an answer of the client. This is more than the concurrent hooks and
@@ -23,6 +27,9 @@ pub(crate) struct Client {
     pub(crate) id: ClientId,
     pub(crate) output: FrameQueue,
     pub(crate) outgoing: OutgoingRequests,
+    /// Requests to models that the client carries.
+    pub(crate) carried: CarriedRequests,
+    carries_requests: AtomicBool,
 }
 
 /// Failure of a request to the client.
@@ -44,6 +51,8 @@ impl Client {
             id,
             output,
             outgoing: OutgoingRequests::new(REQUESTS_MAX),
+            carried: CarriedRequests::default(),
+            carries_requests: AtomicBool::new(false),
         }
     }
 
@@ -65,6 +74,41 @@ impl Client {
         }
     }
 
+    /// True if the client carries requests to models.
+    pub(crate) fn carries_requests(&self) -> bool {
+        self.carries_requests.load(Ordering::SeqCst)
+    }
+
+    /// Records that the client carries requests to models.
+    pub(crate) fn set_carries_requests(&self) {
+        self.carries_requests.store(true, Ordering::SeqCst);
+    }
+
+    fn encoded(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<(Vec<u8>, PendingResponse), ClientRequestError> {
+        let (id, response) = self.outgoing.begin().map_err(|error| match error {
+            BeginRequestError::TooMany { pending_max } => ClientRequestError::TooMany(pending_max),
+            BeginRequestError::Closed => ClientRequestError::Gone,
+        })?;
+        let body = encode_request(&id, method, params)
+            .map_err(|error| ClientRequestError::Answer(error.to_string()))?;
+        Ok((body, response))
+    }
+
+    /// Sends a short request at once, without an answer. The caller limits the number of such requests.
+    pub(crate) fn send_now(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<(), ClientRequestError> {
+        let (body, _unread) = self.encoded(method, params)?;
+        let sent = self.output.refusal(&body);
+        sent.map_err(|QueueClosed| ClientRequestError::Gone)
+    }
+
     /// Sends a request, and waits for its answer without a time limit.
     ///
     /// # Cancel safety
@@ -74,16 +118,25 @@ impl Client {
         method: &str,
         params: &impl Serialize,
     ) -> Result<T, ClientRequestError> {
-        let (id, response) = self.outgoing.begin().map_err(|error| match error {
-            BeginRequestError::TooMany { pending_max } => ClientRequestError::TooMany(pending_max),
-            BeginRequestError::Closed => ClientRequestError::Gone,
-        })?;
-        let body = encode_request(&id, method, params)
-            .map_err(|error| ClientRequestError::Answer(error.to_string()))?;
+        self.request_noting(method, params, || ()).await
+    }
+
+    /// Like [`request`](Self::request), but calls `on_sent` when the request is queued for the client.
+    ///
+    /// # Cancel safety
+    /// Dropping the future withdraws the request; a late answer has no effect.
+    pub(crate) async fn request_noting<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+        on_sent: impl FnOnce(),
+    ) -> Result<T, ClientRequestError> {
+        let (body, response) = self.encoded(method, params)?;
         self.output
             .message(&body)
             .await
             .map_err(|QueueClosed| ClientRequestError::Gone)?;
+        on_sent();
         let answer = response.await.map_err(|failure| match failure {
             RpcFailure::Rpc(error) => ClientRequestError::Refused(error.message),
             RpcFailure::Closed => ClientRequestError::Gone,

@@ -6,6 +6,7 @@
 //! 3. A client that does not read blocks only itself, and the number of bytes that wait for this client is limited: see
 //!    [`output`].
 
+mod carried_requests;
 mod client;
 mod output;
 
@@ -34,6 +35,7 @@ use crate::lifecycle;
 use crate::methods::{self, MethodAnswer, MethodCx, MethodResult};
 use crate::server::CopilotServer;
 
+pub(crate) use carried_requests::{ResponseChunkParams, ResponsePart, ResponseStartParams};
 pub(crate) use client::{Client, ClientId, ClientRequestError};
 pub(crate) use output::QueueClosed;
 
@@ -160,6 +162,7 @@ impl CopilotServer {
         };
         self.detach_client(&client);
         client.outgoing.close();
+        client.carried.close();
         drop(connection);
         queue.close();
         if writes_on {

@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-pub(crate) use attached_clients::{AttachedClient, ClientOptions, FeedHandle};
+pub(crate) use attached_clients::{AttachedClient, AttachedClients, ClientOptions, FeedHandle};
 pub(crate) use client_facts::{ClientFacts, SessionNote};
 pub(crate) use client_tools::{DeclaredTool, ToolSelection};
 pub(crate) use feed::now;
@@ -50,7 +50,6 @@ pub(crate) use unanswered_requests::UnansweredRequests;
 pub(crate) use workspace_state::{ClientMode, NameChange, WorkspaceState};
 
 use crate::translate::{HostEvent, PersistedEvent};
-use attached_clients::AttachedClients;
 use client_tools::ClientTools;
 
 /// Maximum wait until the clients have received the last events of a closed session.

@@ -124,6 +124,7 @@ impl HostedSession {
     ) -> Result<Arc<Self>, StartError> {
         let system: &System = server.system();
         let attached_clients = Arc::new(AttachedClients::default());
+        choice.providers.route.bind(&id, &attached_clients);
         let asks_user = choice.client_options.user_input;
         let tools = ClientTools::new(
             choice.filter_of_agent(),

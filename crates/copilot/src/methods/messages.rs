@@ -1,6 +1,7 @@
 //! Messages of clients, and the wait for the answer to a message.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -8,9 +9,11 @@ use std::time::{Duration, SystemTime};
 use allstop_agent::TurnError;
 use allstop_core::{Image, Images, StopReason, TraceContext};
 use allstop_jsonrpc::RpcError;
+use allstop_model::RequestHeaders;
 use allstop_session::{
     FollowUp, MessageHandle, MessageOutcome, MessageRefused, NewMessage, SendError, Subscription,
 };
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
@@ -42,6 +45,8 @@ struct SendParams {
     traceparent: Option<String>,
     tracestate: Option<String>,
     response_format: Option<Value>,
+    /// Further headers of the requests to the model.
+    request_headers: Option<BTreeMap<String, String>>,
     /// Extension of `session.sendAndWait`: the maximum wait. After this time the wait ends, and nothing is stopped.
     timeout_ms: Option<u64>,
     /// Extension of `session.sendAndWait`: the maximum wait without an event of the session.
@@ -194,7 +199,14 @@ fn sent(session: &HostedSession, params: &SendParams) -> Result<MessageHandle, R
     session
         .facts
         .add_message(id.clone(), facts_of(params, given));
-    let mut message = NewMessage::from(text).id(id).images(images);
+    let headers = params.request_headers.iter().flatten();
+    let headers = headers.map(|(name, value)| (name.as_str(), value.as_str()));
+    let headers = RequestHeaders::new(headers);
+    let headers = headers.map_err(|error| RpcError::invalid_params(error.to_string()))?;
+    let mut message = NewMessage::from(text)
+        .id(id)
+        .images(images)
+        .headers(headers);
     let trace = params.traceparent.as_deref().and_then(TraceContext::new);
     message.trace =
         trace.map(|trace| trace.with_tracestate(params.tracestate.as_deref().unwrap_or_default()));

@@ -6,6 +6,7 @@
 mod absent;
 mod agents;
 mod answers;
+mod carried;
 mod commands;
 mod compaction_params;
 mod context;
@@ -31,6 +32,7 @@ mod pending;
 mod permissions;
 mod rewind;
 mod server_sessions;
+mod server_tools;
 mod settings;
 mod skills;
 mod stops;
@@ -53,6 +55,7 @@ type BeginFamily = fn(&MethodCx<'_>, &str, Option<&RawValue>) -> Result<MethodAn
 
 const METHODS: &[(&str, BeginMethod)] = &[
     ("runtime.shutdown", shutdown),
+    ("tools.list", server_tools::list),
     ("session.create", open::create),
     ("session.resume", open::resume),
     ("session.detach", lifecycle::detach),
@@ -77,8 +80,9 @@ const METHODS: &[(&str, BeginMethod)] = &[
     ("session.ui.handlePendingElicitation", elicitation::answer),
     ("sessions.fork", rewind::fork),
     ("sessions.open", server_sessions::open),
-    ("llmInference.httpResponseStart", pending::no_request),
-    ("llmInference.httpResponseChunk", pending::no_request),
+    ("llmInference.setProvider", carried::set_provider),
+    ("llmInference.httpResponseStart", carried::start),
+    ("llmInference.httpResponseChunk", carried::chunk),
     ("agentRegistry.spawn", pending::no_agents),
     ("session.ui.handlePendingUserInput", pending::late),
     ("session.ui.handlePendingSampling", pending::late),

@@ -74,6 +74,17 @@ pub(super) fn begin(
                 Ok(json!({ "reasoningEffort": effort }))
             }))
         }
+        "session.provider.getEndpoint" => {
+            let choice = session.choice();
+            let model = params.model_id.as_deref();
+            let model = model.or(session.model_name().map(|name| &**name));
+            let endpoint = choice.providers.endpoint(model);
+            ready(endpoint.ok_or_else(|| {
+                let message =
+                    "the session uses the provider of the server, whose key no client receives";
+                RpcError::invalid_params(message)
+            })?)
+        }
         "session.provider.add" => {
             let (providers, models) = (params.providers, params.models);
             let id = session.id().clone();

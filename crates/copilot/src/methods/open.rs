@@ -47,7 +47,7 @@ fn begin(
     params: OpenParams,
 ) -> Result<MethodAnswer, RpcError> {
     let id = usable_id(id)?;
-    let choice = Arc::new(choice_of(cx.server, params)?);
+    let choice = Arc::new(choice_of(cx, &id, params)?);
     let (server, client) = (cx.server.clone(), Arc::clone(cx.client));
     let (of_client, chosen) = (Arc::clone(&client), Arc::clone(&choice));
     let join = move |session: &Session| join(session, mode, &of_client, &chosen);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use allstop_core::SessionId;
 use allstop_jsonrpc::RpcError;
 use allstop_model::ReasoningEffort;
 use allstop_runtime::SystemPrompt;
@@ -13,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::compaction_params::{InfiniteSessionParams, compaction_of};
 use super::info::context_window;
+use super::method::MethodCx;
 use super::model_capabilities::ModelCapabilities;
 use crate::client_parts::{ClientAgent, ClientParts, ClientServer};
 use crate::hosted::{
@@ -21,7 +23,7 @@ use crate::hosted::{
 use crate::provider::{
     ClientProviders, ListedModelParams, NamedProviderParams, ProviderParams, is_set,
 };
-use crate::server::CopilotServer;
+use crate::request_route::RequestRoute;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -113,9 +115,11 @@ impl SystemMessageParams {
 
 /// Returns the parts of a session that the client chooses.
 pub(super) fn choice_of(
-    server: &CopilotServer,
+    cx: &MethodCx<'_>,
+    id: &SessionId,
     mut params: OpenParams,
 ) -> Result<SessionChoice, RpcError> {
+    let server = cx.server;
     let not_offered = not_offered(&params);
     check_tools(params.tools.as_deref().unwrap_or_default())?;
     let has_message = params.system_message.is_some();
@@ -149,6 +153,7 @@ pub(super) fn choice_of(
         listed: params.providers,
         models: params.models,
         client_name: params.client_name,
+        route: RequestRoute::new(is_carried(cx, id)),
     };
     let chosen = providers.model(server.system(), params.model.as_deref())?;
     let mut excluded = params.excluded_tools.unwrap_or_default();
@@ -192,6 +197,14 @@ pub(super) fn choice_of(
         requested,
         not_offered,
     })
+}
+
+/// True if a client carries the requests to models: the client that opens the session, or a client of the open session.
+fn is_carried(cx: &MethodCx<'_>, id: &SessionId) -> bool {
+    let clients = cx.server.open_session(id);
+    let clients = clients.map(|session| session.attached_clients());
+    let mut clients = clients.into_iter().flatten();
+    cx.client.carries_requests() || clients.any(|attached| attached.client.carries_requests())
 }
 
 /// Returns the requested settings that are compared as a whole.

@@ -21,18 +21,6 @@ pub(super) fn late(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
     Ok(MethodAnswer::Now(Ok(json!({ "success": false }))))
 }
 
-/// Answers a part of a response to a request for a model. The server sends no such requests to its clients.
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "the table of methods has this type"
-)]
-pub(super) fn no_request(
-    _cx: &MethodCx<'_>,
-    _params: Option<&RawValue>,
-) -> Result<MethodAnswer, RpcError> {
-    Ok(MethodAnswer::Now(Ok(json!({ "accepted": false }))))
-}
-
 /// Refuses the start of a process for an agent.
 pub(super) fn no_agents(
     _cx: &MethodCx<'_>,

@@ -4,20 +4,26 @@ use url::Url;
 
 use crate::{ModelError, ModelErrorKind};
 
-/// Converts `http://host:port` to `http://host:port/v1/chat/completions`. If the base URL contains a path, the path
-/// stays.
-pub(super) fn completions_url(base: &str) -> Result<Url, ModelError> {
+/// Parses the URL of requests.
+pub(super) fn request_url(text: &str) -> Result<Url, ModelError> {
     let wrong = |why: String| {
         ModelError::new(
             ModelErrorKind::Invalid,
-            format!("invalid base URL {:?}: {why}", without_secrets(base)),
+            format!("invalid base URL {:?}: {why}", without_secrets(text)),
         )
         .with_hint("write it as http://127.0.0.1:8080 or https://host/v1")
     };
-    let mut url = Url::parse(base.trim()).map_err(|error| wrong(error.to_string()))?;
+    let url = Url::parse(text.trim()).map_err(|error| wrong(error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err(wrong("it needs http:// or https:// and a host".into()));
     }
+    Ok(url)
+}
+
+/// Converts `http://host:port` to `http://host:port/v1/chat/completions`. If the base URL contains a path, the path
+/// stays.
+pub(super) fn completions_url(base: &str) -> Result<Url, ModelError> {
+    let mut url = request_url(base)?;
     let path = url.path().trim_end_matches('/');
     let path = match path {
         "" => "/v1/chat/completions".to_owned(),

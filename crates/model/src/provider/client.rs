@@ -14,6 +14,9 @@ use crate::kernel::SocketPair;
 use crate::probe::{ConnectionProbe, SocketRecord};
 use crate::{ModelError, ModelErrorKind};
 
+/// Name of this program in requests.
+pub(super) const USER_AGENT: &str = concat!("allstop/", env!("CARGO_PKG_VERSION"));
+
 /// Maximum number of idle clients. Each has at most one idle connection. The number is enough for the usual number of
 /// parallel calls.
 const IDLE_CLIENTS_MAX: usize = 32;
@@ -76,7 +79,7 @@ impl ClientPool {
         let record = Arc::new(SocketRecord::default());
         install_tls();
         let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("allstop/", env!("CARGO_PKG_VERSION")))
+            .user_agent(USER_AGENT)
             // With HTTP/2, other calls would share the connection, so dropping one call could not close the connection.
             .http1_only()
             .pool_max_idle_per_host(1)

@@ -6,6 +6,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
 use super::bounded_json::{JsonError, parse};
+use super::carrier::CarrierError;
 use super::event_reader::EventReadError;
 use super::options::AnswerLimits;
 use super::protocol::EventDecodeError;
@@ -294,6 +295,12 @@ impl ErrorContext {
         let mut error = self.cut();
         error.message = self.one_line(&format!("{} ({cause})", error.message));
         error
+    }
+
+    /// Error of a request without a response, from its carrier.
+    pub(super) fn of_carrier(&self, error: &CarrierError) -> ModelError {
+        let message = format!("no response from {}: {error}", self.url);
+        self.make(ModelErrorKind::Disconnected, &message)
     }
 
     fn make(&self, kind: ModelErrorKind, message: &str) -> ModelError {

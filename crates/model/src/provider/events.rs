@@ -4,18 +4,20 @@ use std::time::Duration;
 
 use futures::Stream;
 use futures::stream;
-use http::header::CONTENT_TYPE;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::AnswerParts;
 use super::body::PiecewiseBody;
 use super::call_ids::CallIds;
+use super::carrier::{CarriedRequest, CarriedResponse};
 use super::client::ClientLease;
 use super::error_context::ErrorContext;
 use super::event_reader::{ERROR_BODY_BYTES_MAX, EventReader};
 use super::protocol::{AnswerProgress, Protocol};
 use super::target::ModelTarget;
-use crate::{ModelError, ModelEvent, ModelRequest};
+use crate::{ModelError, ModelEvent, ModelRequest, RequestHeaders};
 
 /// Maximum time to wait for the body of an error response. Its status has already arrived, and contains most of the
 /// information.
@@ -44,26 +46,50 @@ impl ProviderCall {
         lease: ClientLease,
         request: ModelRequest,
     ) -> Result<Self, ModelError> {
-        let access = target.access()?;
+        let access = target.access_for_call().await?;
         let errors = ErrorContext::new(target, &access);
         let protocol = target.protocol();
         let limits = target.answer_limits();
         let ids = CallIds::avoiding(&request.messages);
         let answer = AnswerParts::new(ids, limits.answer_bytes_max);
         let body = target.body(&request)?;
-        drop(request);
-        let text = serde_json::to_vec(&body).expect("a JSON value has a text");
+        let ModelRequest {
+            session,
+            headers,
+            probe,
+            ..
+        } = request;
+        let text = serde_json::to_string(&body).expect("a JSON value has a text");
         drop(body);
-        let request = lease.client().post(access.url);
-        let request = request
-            .headers(target.headers())
-            .header(CONTENT_TYPE, "application/json")
-            .body(reqwest::Body::wrap(PiecewiseBody::new(text)));
-        let response = protocol
-            .authorize(request, access.key.as_deref())
-            .send()
-            .await
-            .map_err(|error| errors.of_transport(&error))?;
+        let sent = lease
+            .client()
+            .post(access.url)
+            .headers(all_headers(target.headers(), &headers))
+            .header(CONTENT_TYPE, "application/json");
+        let sent = protocol.authorize(sent, access.key.as_deref());
+        let sent = match access.bearer {
+            Some(bearer) => sent.header(AUTHORIZATION, bearer),
+            None => sent,
+        };
+        let response = match target.carrier() {
+            None => {
+                let sent = sent.body(reqwest::Body::wrap(PiecewiseBody::new(text)));
+                let response = sent.send().await;
+                response.map_err(|error| errors.of_transport(&error))?
+            }
+            Some(carrier) => {
+                let head = sent.build();
+                let head = head.map_err(|error| errors.of_transport(&error))?;
+                let request = CarriedRequest {
+                    session,
+                    probe,
+                    ..CarriedRequest::of(&head, text)
+                };
+                let response = carrier.carry(request).await;
+                let response = response.and_then(CarriedResponse::into_http);
+                response.map_err(|error| errors.of_carrier(&error))?
+            }
+        };
         if !response.status().is_success() {
             let (status, headers) = (response.status(), response.headers().clone());
             let body = beginning_of(response).await;
@@ -131,6 +157,18 @@ impl ProviderCall {
         let event = answer.next_event().expect("a complete answer has an end");
         Ok((event, CallState::Complete(answer)))
     }
+}
+
+/// Adds the headers of a request to the headers of its target.
+fn all_headers(mut all: HeaderMap, of_request: &RequestHeaders) -> HeaderMap {
+    for (name, value) in of_request.iter() {
+        let name = HeaderName::try_from(name).ok();
+        if let Some((name, mut value)) = name.zip(HeaderValue::try_from(value).ok()) {
+            value.set_sensitive(true);
+            all.insert(name, value);
+        }
+    }
+    all
 }
 
 /// Reads the beginning of the body of an error response within the time limit. Then closes the connection.

@@ -15,6 +15,7 @@ mod answer;
 mod body;
 mod bounded_json;
 mod call_ids;
+mod carrier;
 mod client;
 mod error_context;
 mod event_reader;
@@ -43,8 +44,9 @@ use events::ProviderCall;
 use target::ModelTarget;
 
 pub use address::without_secrets;
+pub use carrier::{CarriedRequest, CarriedResponse, CarrierError, RequestCarrier, WireProtocol};
 pub(crate) use known::provider_of;
-pub use options::{AnswerLimits, CONNECT_LIMIT_DEFAULT, KeyLookup, ProviderOptions};
+pub use options::{AnswerLimits, CONNECT_LIMIT_DEFAULT, KeyLookup, ProviderOptions, TokenFetch};
 
 /// A model of a provider.
 ///

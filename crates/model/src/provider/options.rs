@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::address::without_secrets;
+use super::carrier::{CarrierError, RequestCarrier, WireProtocol};
 use crate::{ModelError, ModelErrorKind};
 
 /// Default time limit for setting up a connection (DNS, TCP, TLS). A server that can be reached answers within one
@@ -61,16 +63,28 @@ impl Default for AnswerLimits {
 /// for each model call.
 pub type KeyLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
+/// Fetches a bearer token for one request. The model never keeps a token for another request.
+pub type TokenFetch =
+    Arc<dyn Fn() -> BoxFuture<'static, Result<String, CarrierError>> + Send + Sync>;
+
 /// Place where a model is served, and the key for it.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ProviderOptions {
     /// URL of an OpenAI-compatible server. If it is set, the name of the model is sent unchanged.
     pub base_url: Option<String>,
+    /// Protocol of the server at `base_url`, which then is the URL of requests. `None` if the protocol and the end of the URL
+    /// are derived from `base_url`.
+    pub protocol: Option<WireProtocol>,
     /// Key to send. No other key is ever sent to `base_url`.
     pub key: Option<String>,
     /// Function that finds the key of a known provider. `None` if no key is looked up.
     pub key_lookup: Option<KeyLookup>,
+    /// Function that fetches a bearer token for each request, in place of any key.
+    pub token_fetch: Option<TokenFetch>,
+    /// Carrier of the requests; `None` for the HTTP client of this crate. A carrier may add the key, so a missing key is no
+    /// error.
+    pub carrier: Option<Arc<dyn RequestCarrier>>,
     /// Time limit for setting up a connection; `None` if there is no limit.
     pub connect_limit: Option<Duration>,
     /// Limits on the data of one call.
@@ -83,8 +97,11 @@ impl Default for ProviderOptions {
     fn default() -> Self {
         Self {
             base_url: None,
+            protocol: None,
             key: None,
             key_lookup: None,
+            token_fetch: None,
+            carrier: None,
             connect_limit: Some(CONNECT_LIMIT_DEFAULT),
             answer_limits: AnswerLimits::default(),
             headers: HeaderMap::new(),
@@ -111,6 +128,27 @@ impl ProviderOptions {
     #[must_use]
     pub fn base_url(mut self, base_url: impl Into<Option<String>>) -> Self {
         self.base_url = base_url.into();
+        self
+    }
+
+    /// Sets the protocol of the server at `base_url`, which then is the URL of requests.
+    #[must_use]
+    pub fn protocol(mut self, protocol: impl Into<Option<WireProtocol>>) -> Self {
+        self.protocol = protocol.into();
+        self
+    }
+
+    /// Sets the function that fetches a bearer token for each request.
+    #[must_use]
+    pub fn token_fetch(mut self, token_fetch: impl Into<Option<TokenFetch>>) -> Self {
+        self.token_fetch = token_fetch.into();
+        self
+    }
+
+    /// Sets the carrier of the requests.
+    #[must_use]
+    pub fn carrier(mut self, carrier: impl Into<Option<Arc<dyn RequestCarrier>>>) -> Self {
+        self.carrier = carrier.into();
         self
     }
 

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use serde_json::Value;
 use url::Url;
 
-use super::address::{completions_url, without_secrets};
+use super::address::{completions_url, request_url, without_secrets};
+use super::carrier::{RequestCarrier, WireProtocol};
 use super::known::{KnownProvider, PROVIDERS, by_model, by_name, provider_of};
-use super::options::{AnswerLimits, KeyLookup, ProviderOptions};
+use super::options::{AnswerLimits, KeyLookup, ProviderOptions, TokenFetch};
 use super::protocol::Protocol;
 use crate::{ModelError, ModelErrorKind, ModelRequest};
 
@@ -19,6 +20,8 @@ pub(super) struct ModelTarget {
     endpoint: Endpoint,
     key: Option<String>,
     key_lookup: Option<KeyLookup>,
+    token_fetch: Option<TokenFetch>,
+    carrier: Option<Arc<dyn RequestCarrier>>,
     answer_limits: AnswerLimits,
     headers: HeaderMap,
 }
@@ -31,14 +34,20 @@ enum Endpoint {
         /// True if the name matches no known provider. In this case a local Ollama server is assumed.
         guessed: bool,
     },
-    /// An OpenAI-compatible server.
-    Server { url: Url },
+    /// A server with this URL of requests.
+    Server {
+        url: Url,
+        /// `None` for chat completions.
+        protocol: Option<Protocol>,
+    },
 }
 
 /// URL and key for one call.
 pub(super) struct RequestAccess {
     pub(super) url: Url,
     pub(super) key: Option<String>,
+    /// Value of the header `authorization` with a token, which is sent in place of a key.
+    pub(super) bearer: Option<HeaderValue>,
     pub(super) key_source: KeySource,
     /// Texts that must never be printed.
     pub(super) secrets: Vec<String>,
@@ -85,8 +94,11 @@ impl ModelTarget {
         }
         let ProviderOptions {
             base_url,
+            protocol,
             key,
             key_lookup,
+            token_fetch,
+            carrier,
             connect_limit: _,
             answer_limits,
             headers,
@@ -95,7 +107,11 @@ impl ModelTarget {
             Some(url) => (
                 model.into(),
                 Endpoint::Server {
-                    url: completions_url(&url)?,
+                    url: match protocol {
+                        Some(_) => request_url(&url)?,
+                        None => completions_url(&url)?,
+                    },
+                    protocol: protocol.map(WireProtocol::protocol),
                 },
             ),
             None => known(model)?,
@@ -105,6 +121,8 @@ impl ModelTarget {
             endpoint,
             key,
             key_lookup,
+            token_fetch,
+            carrier,
             answer_limits,
             headers,
         };
@@ -115,6 +133,11 @@ impl ModelTarget {
     /// Name of the model in receipts of stops and in log records.
     pub(super) fn answer_limits(&self) -> AnswerLimits {
         self.answer_limits
+    }
+
+    /// Carrier of the requests; `None` for the HTTP client.
+    pub(super) fn carrier(&self) -> Option<&Arc<dyn RequestCarrier>> {
+        self.carrier.as_ref()
     }
 
     /// Further headers of each request.
@@ -137,7 +160,11 @@ impl ModelTarget {
     pub(super) fn protocol(&self) -> Protocol {
         match &self.endpoint {
             Endpoint::Known { provider, .. } => provider.protocol,
-            Endpoint::Server { url } => match provider_of(&self.name, Some(url.as_str())) {
+            Endpoint::Server {
+                protocol: Some(protocol),
+                ..
+            } => *protocol,
+            Endpoint::Server { url, .. } => match provider_of(&self.name, Some(url.as_str())) {
                 Some(("openai", _)) => Protocol::OpenAiChat,
                 _ => Protocol::ChatCompletions,
             },
@@ -155,7 +182,7 @@ impl ModelTarget {
 
     fn url(&self) -> &Url {
         match &self.endpoint {
-            Endpoint::Known { url, .. } | Endpoint::Server { url } => url,
+            Endpoint::Known { url, .. } | Endpoint::Server { url, .. } => url,
         }
     }
 
@@ -196,6 +223,26 @@ impl ModelTarget {
         self
     }
 
+    /// URL and key for a call, with a fresh token if the target has a function that fetches tokens.
+    ///
+    /// # Cancel safety
+    /// Dropping the future withdraws the request for a token.
+    pub(super) async fn access_for_call(&self) -> Result<RequestAccess, ModelError> {
+        let mut access = self.access()?;
+        if let Some(fetch) = &self.token_fetch {
+            let failed = |message| ModelError::new(ModelErrorKind::Unauthorized, message);
+            let token = fetch().await.map_err(|error| failed(error.0))?;
+            let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
+            let mut bearer = bearer.map_err(|_| {
+                failed("the token has characters that a header cannot contain".to_owned())
+            })?;
+            bearer.set_sensitive(true);
+            access.secrets.push(token);
+            (access.key, access.bearer) = (None, Some(bearer));
+        }
+        Ok(access)
+    }
+
     /// URL and key for a call. The key is looked up again for each call.
     pub(super) fn access(&self) -> Result<RequestAccess, ModelError> {
         let key = match &self.endpoint {
@@ -208,7 +255,12 @@ impl ModelTarget {
                     .map(|key| key.trim().to_owned())
                     .filter(|key| !key.is_empty());
                 match provider.key_name {
-                    Some(name) if key.is_none() && !self.is_loopback() => {
+                    Some(name)
+                        if key.is_none()
+                            && !self.is_loopback()
+                            && self.carrier.is_none()
+                            && self.token_fetch.is_none() =>
+                    {
                         return Err(self.no_key(name));
                     }
                     _ => key,
@@ -236,6 +288,7 @@ impl ModelTarget {
         Ok(RequestAccess {
             url,
             key,
+            bearer: None,
             key_source,
             secrets,
         })

@@ -316,6 +316,8 @@ impl RunningTurn<'_> {
                     .map(|format| format.schema().clone()),
             )
             .settings(self.request_settings())
+            .session(self.history.session_id().clone())
+            .headers(self.headers.clone())
             .probe(probe)
     }
 }
