@@ -17,6 +17,8 @@ pub(crate) enum OwnerCommand {
     Undo(oneshot::Sender<Result<TurnNumber, UndoError>>),
     Compact(CompactReply),
     Detach(DetachTarget, DetachReply),
+    /// The session is opened, so that background work can be started.
+    Open(oneshot::Sender<Result<(), TurnError>>),
     /// The session sleeps at once. The reply is dropped if the session has a reason to stay awake.
     Release(oneshot::Sender<()>),
 }
@@ -67,7 +69,10 @@ impl CommandQueue {
                 self.has_compaction = false;
                 Some(reply)
             }
-            OwnerCommand::Undo(_) | OwnerCommand::Detach(..) | OwnerCommand::Release(_) => None,
+            OwnerCommand::Undo(_)
+            | OwnerCommand::Detach(..)
+            | OwnerCommand::Open(_)
+            | OwnerCommand::Release(_) => None,
         }
     }
 
@@ -77,7 +82,10 @@ impl CommandQueue {
         let at = self.waiting.iter().position(is_detach)?;
         match self.waiting.remove(at)? {
             OwnerCommand::Detach(target, reply) => Some((target, reply)),
-            OwnerCommand::Undo(_) | OwnerCommand::Compact(_) | OwnerCommand::Release(_) => None,
+            OwnerCommand::Undo(_)
+            | OwnerCommand::Compact(_)
+            | OwnerCommand::Open(_)
+            | OwnerCommand::Release(_) => None,
         }
     }
 }
@@ -108,6 +116,17 @@ pub enum ReleaseError {
     /// Background work of the session runs, or its store has not answered.
     #[error("background work of the session is running")]
     HasWork,
+}
+
+/// Reason why a session cannot start background work.
+#[derive(Debug, thiserror::Error)]
+pub enum BackgroundStartError {
+    /// The session could not be opened.
+    #[error(transparent)]
+    NotOpen(TurnError),
+    /// The session is closed.
+    #[error(transparent)]
+    Closed(#[from] MessageRefused),
 }
 
 /// Reason why the last turn was not removed.

@@ -91,7 +91,9 @@ mod stop_plan;
 mod wait;
 
 pub use answer_result::AnswerResult;
-pub use command::{BackgroundDetachError, DetachResult, ReleaseError, UndoError};
+pub use command::{
+    BackgroundDetachError, BackgroundStartError, DetachResult, ReleaseError, UndoError,
+};
 pub use compaction::{CompactError, CompactionLimits, CompactionResult};
 pub use events::{
     BackgroundItem, LiveEvents, OpenQuestion, OpenServerQuestion, SessionEvent, SessionEventKind,

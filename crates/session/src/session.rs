@@ -9,14 +9,13 @@ use allstop_core::turn::Conversation;
 use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Receipt, SessionId, TurnNumber};
 use allstop_log::session::stream_of;
 use allstop_log::{LoggedAnswer, SessionError, Version, committed_answer, read_session_end};
-use allstop_tools::{
-    BackgroundHost as _, BackgroundWork, FormAnswer, NotPromotable, PermissionAnswer,
-};
+use allstop_tools::{BackgroundHost, BackgroundWork, FormAnswer, NotPromotable, PermissionAnswer};
 use tokio::sync::oneshot;
 
 use crate::answer_result::AnswerResult;
 use crate::command::{
-    BackgroundDetachError, DetachResult, DetachTarget, OwnerCommand, ReleaseError, UndoError,
+    BackgroundDetachError, BackgroundStartError, DetachResult, DetachTarget, OwnerCommand,
+    ReleaseError, UndoError,
 };
 use crate::compaction::{CompactError, CompactionResult};
 use crate::events::OpenServerQuestion;
@@ -168,6 +167,26 @@ impl Session {
     pub fn background(&self) -> Vec<Arc<BackgroundWork>> {
         let background = self.inner.background();
         background.map_or_else(Vec::new, |background| background.works())
+    }
+
+    /// Returns the owner of the session's background work, for work that no turn starts. Opens the session if needed, after
+    /// the running turn.
+    ///
+    /// # Errors
+    /// Returns an error if the session is closed or cannot be opened.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the session is opened even if no caller waits.
+    pub async fn background_host(&self) -> Result<Arc<dyn BackgroundHost>, BackgroundStartError> {
+        if let Some(background) = self.inner.background() {
+            return Ok(background);
+        }
+        let (tx, rx) = oneshot::channel();
+        self.inner.command(OwnerCommand::Open(tx))?;
+        let opened = rx.await.map_err(|_| MessageRefused::Closed)?;
+        opened.map_err(BackgroundStartError::NotOpen)?;
+        let background = self.inner.background().ok_or(MessageRefused::Closed)?;
+        Ok(background)
     }
 
     /// Returns the running background work that the turn of a message has started in this process.

@@ -34,6 +34,7 @@ mod rewind;
 mod server_sessions;
 mod server_tools;
 mod settings;
+mod shell;
 mod skills;
 mod stops;
 mod stored_sessions;
@@ -140,6 +141,7 @@ const FAMILIES: &[(&str, BeginFamily)] = &[
     ("session.plan.", workspace::begin),
     ("session.workspaces.", workspace::begin),
     ("session.agent.", agents::begin),
+    ("session.shell.", shell::begin),
     ("session.skills.", skills::begin),
     ("session.mcp.", mcp::begin),
     ("session.history.", rewind::begin),

@@ -18,6 +18,7 @@ mod plan_mode;
 mod resume_open;
 mod sdk_semantics;
 mod settings;
+mod shell;
 mod sub_agents;
 mod support;
 mod vision;

@@ -30,7 +30,9 @@ use allstop_process::ContainmentChoice;
 use allstop_scope::Scope;
 use allstop_session::SessionRegistry;
 use allstop_tools::mcp::{McpOptions, McpServers};
-use allstop_tools::{OutputBudget, PermissionPolicy, Prompter};
+use allstop_tools::{
+    BackgroundHost, OutputBudget, OutputFolder, PermissionPolicy, Prompter, ShellConfig, ShellTool,
+};
 use tokio::sync::oneshot;
 
 pub use allstop_session::orphan_scan::{OrphanedWork, scan_orphans};
@@ -339,6 +341,24 @@ impl System {
             .key_lookup(Arc::clone(&self.parts.keys))
             .answer_limits(self.parts.config.model.answer_limits());
         Ok(Arc::new(ProviderModel::new(name, options)?))
+    }
+
+    /// Creates a shell for commands that a person or a program requests in a session. They are background work of the host,
+    /// which is the session.
+    pub fn requested_shell(
+        &self,
+        session: &SessionId,
+        folder: impl Into<PathBuf>,
+        host: Arc<dyn BackgroundHost>,
+    ) -> ShellTool {
+        let parts = &self.parts;
+        let output_folder = OutputFolder::new(output_folder(&parts.spill_folder, session))
+            .within(Arc::clone(&parts.output_budget));
+        let mut shell = ShellConfig::new(folder, Arc::new(output_folder));
+        shell.containment = parts.containment.clone();
+        shell.marker_prefix = marker_prefix(session);
+        shell.env_hidden = without_exempted(&parts.hidden_variables, &parts.config.shell.env);
+        ShellTool::new(shell, host)
     }
 
     /// Working directory of sessions without a chosen folder.

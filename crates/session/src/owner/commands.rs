@@ -42,6 +42,7 @@ impl SessionOwner {
                     Err(error) => Err(BackgroundDetachError::NotOpen(error)),
                 }));
             }
+            OwnerCommand::Open(reply) => drop(reply.send(self.open_in_time(&scope).await)),
             OwnerCommand::Release(reply) => self.begin_release(reply),
         }
         self.publish();

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::record::Attachment;
-use allstop_core::{Effect, error_chain};
+use allstop_core::{CallId, Effect, error_chain};
 use allstop_process::{ContainmentChoice, ProcessSpec};
-use allstop_scope::{Scope, SpawnProcessError};
+use allstop_scope::{Scope, ScopeOptions, SpawnProcessError};
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -168,12 +168,33 @@ impl ShellTool {
             })
     }
 
-    async fn background(
+    /// Starts a command that a person or a program has requested, as background work of the host.
+    ///
+    /// # Errors
+    /// Returns an error if the command cannot be started, or the host accepts no more work.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: if the future is dropped, the command may run until the scope of the host is stopped.
+    pub async fn start_requested(
         &self,
-        invocation: &ToolInvocation,
+        call_id: CallId,
         command: &str,
-    ) -> Result<String, ToolError> {
-        let running = self.start(&invocation.scope, command).await?;
+    ) -> Result<Arc<BackgroundWork>, ToolError> {
+        let scope = self.host.scope();
+        let scope = scope.child("requested command", ScopeOptions::default());
+        let scope = scope.map_err(|refused| ToolError::not_started(refused.to_string()))?;
+        let started = self.start_in_background(&scope, call_id, command).await;
+        scope.close();
+        started
+    }
+
+    async fn start_in_background(
+        &self,
+        scope: &Scope,
+        call_id: CallId,
+        command: &str,
+    ) -> Result<Arc<BackgroundWork>, ToolError> {
+        let running = self.start(scope, command).await?;
         running
             .process
             .handle()
@@ -183,15 +204,13 @@ impl ShellTool {
         let folder = Arc::clone(&self.config.output_folder);
         let output = BoundedOutput::with_file_now(self.config.output, folder);
         let work = Handover {
-            call_id: invocation.call_id.clone(),
+            call_id,
             name: command_name(command),
             attachment: self.config.attachment,
             running,
             output,
         };
-        let work = hand_over(&*self.host, work)
-            .map_err(|refused| ToolError::new(refused.why.to_string()))?;
-        Ok(runs_in_background(&work))
+        hand_over(&*self.host, work).map_err(|refused| ToolError::new(refused.why.to_string()))
     }
 }
 
@@ -229,7 +248,9 @@ impl Tool for ShellTool {
                         "`timeout_s` cannot be combined with `background`".to_owned(),
                     ));
                 }
-                self.background(&invocation, &arguments.command).await?
+                let call_id = invocation.call_id.clone();
+                let work = self.start_in_background(&invocation.scope, call_id, &arguments.command);
+                runs_in_background(&*work.await?)
             } else {
                 self.foreground(&invocation, &arguments.command, timeout)
                     .await?

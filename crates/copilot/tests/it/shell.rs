@@ -1,0 +1,107 @@
+//! Commands that a client runs in a session.
+
+use serde_json::{Value, json};
+
+use crate::support::{TestClient, TestServer};
+
+const SCRIPT: &str = "turns: [{replies: [{text: Not used.}]}]";
+
+async fn status_of(client: &mut TestClient, id: &Value) -> Value {
+    let tasks = client
+        .request("session.tasks.list", &json!({ "sessionId": "s" }))
+        .await;
+    let tasks = tasks["tasks"].as_array().expect("tasks").clone();
+    let task = tasks.into_iter().find(|task| task["id"] == *id);
+    task.map_or(Value::Null, |task| task["status"].clone())
+}
+
+#[tokio::test]
+async fn command_of_a_client_is_work_of_the_session() {
+    let server = TestServer::new(SCRIPT).await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    let exec = json!({ "sessionId": "s", "command": "sleep 600" });
+    let id = client.request("session.shell.exec", &exec).await["processId"].clone();
+    assert_eq!(status_of(&mut client, &id).await, "running");
+    let kill = json!({ "sessionId": "s", "processId": id });
+    let killed = client.request("session.shell.kill", &kill).await;
+    assert_eq!(killed["killed"], true, "{killed}");
+    let items = killed["receipt"]["items"].as_array().expect("items");
+    assert!(
+        items
+            .iter()
+            .any(|item| item["id"] == id && item["state"] == "stopped"),
+        "{killed}"
+    );
+    let again = client.request("session.shell.kill", &kill).await;
+    assert_eq!(again["killed"], false, "{again}");
+}
+
+#[tokio::test]
+async fn command_ends_with_the_session() {
+    let server = TestServer::new(SCRIPT).await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    let exec = json!({ "sessionId": "s", "command": "sleep 600", "timeout": 600_000 });
+    let id = client.request("session.shell.exec", &exec).await["processId"].clone();
+    let stop = json!({ "sessionId": "s", "extent": "session" });
+    let stopped = client.request("allstop.stop", &stop).await;
+    let items = stopped["receipt"]["items"].as_array().expect("items");
+    assert!(
+        items
+            .iter()
+            .any(|item| item["id"] == id && item["state"] == "stopped"),
+        "{stopped}"
+    );
+    assert_eq!(stopped["receipt"]["quiet"], true, "{stopped}");
+}
+
+#[tokio::test]
+async fn command_ends_at_its_limit() {
+    let server = TestServer::new(SCRIPT).await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    let exec = json!({ "sessionId": "s", "command": "sleep 600", "timeout": 1 });
+    let id = client.request("session.shell.exec", &exec).await["processId"].clone();
+    client
+        .request("session.tasks.waitForPending", &json!({ "sessionId": "s" }))
+        .await;
+    assert_eq!(status_of(&mut client, &id).await, "cancelled");
+}
+
+#[tokio::test]
+async fn requested_command_returns_its_output_or_is_cancelled() {
+    let server = TestServer::new(SCRIPT).await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    let execute = |request: &str, command: &str| json!({ "sessionId": "s", "requestId": request, "command": command });
+    let method = "session.shell.executeUserRequested";
+    let result = client
+        .request(method, &execute("a", "echo out; exit 3"))
+        .await;
+    assert_eq!(
+        (&result["success"], &result["exitCode"]),
+        (&json!(false), &json!(3))
+    );
+    assert_eq!(result["output"], "out\n");
+    let cancel = json!({ "sessionId": "s", "requestId": "b" });
+    let cancelled = client
+        .request("session.shell.cancelUserRequested", &cancel)
+        .await;
+    assert_eq!(cancelled["cancelled"], false);
+    let running = client.send(method, &execute("b", "sleep 600")).await;
+    for _ in 0..1_000 {
+        let cancelled = client
+            .request("session.shell.cancelUserRequested", &cancel)
+            .await;
+        if cancelled["cancelled"] == true {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let result = client.answer_to(running).await["result"].clone();
+    assert_eq!(
+        (&result["success"], &result["exitCode"]),
+        (&json!(false), &Value::Null)
+    );
+}
