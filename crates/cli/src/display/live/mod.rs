@@ -315,6 +315,12 @@ impl EventView for LiveView {
 }
 
 impl LiveView {
+    /// Prints a note about a conversation that is nearly too long for the model.
+    fn long_conversation(&mut self, note: &str) {
+        self.finish_line();
+        self.note(TextRole::Dim, Symbol::Again, note);
+    }
+
     /// Shows an event that happened at this time.
     pub(crate) fn event_at(&mut self, event: &AgentEvent, at: Instant) {
         match event {
@@ -363,20 +369,15 @@ impl LiveView {
                 self.calls.model_waits();
             }
             AgentEvent::RequestShortened { results, .. } => {
-                self.finish_line();
                 let results = counted(u64::from(*results), "older result", "older results");
                 let said = format!("long conversation: the model gets {results} in a shorter form");
-                self.note(TextRole::Dim, Symbol::Again, &said);
+                self.long_conversation(&said);
             }
             AgentEvent::SummaryStarted { turns, .. } => {
-                self.finish_line();
-                let said = describe_summary_start(*turns);
-                self.note(TextRole::Dim, Symbol::Again, &said);
+                self.long_conversation(&describe_summary_start(*turns));
             }
             AgentEvent::SummaryFailed { error } => {
-                self.finish_line();
-                let said = format!("the conversation stays long: {error}");
-                self.note(TextRole::Dim, Symbol::Again, &said);
+                self.long_conversation(&format!("the conversation stays long: {error}"));
             }
             AgentEvent::ToolRequested {
                 call_id,
