@@ -44,12 +44,14 @@ impl RequestRoute {
         }
     }
 
-    /// Leads the route to the clients of an opened session.
-    pub(crate) fn bind(&self, session: &SessionId, clients: &Arc<AttachedClients>) {
+    /// Creates the list of the clients of a session that opens, and leads the route to these clients.
+    pub(crate) fn bind(&self, session: &SessionId) -> Arc<AttachedClients> {
+        let clients = Arc::new(AttachedClients::default());
         *self.end.lock() = Some(RouteEnd {
             session: session.clone(),
-            clients: Arc::downgrade(clients),
+            clients: Arc::downgrade(&clients),
         });
+        clients
     }
 
     /// Carrier of the requests to models; `None` if the server sends them itself.
@@ -142,7 +144,7 @@ impl CarriedCall {
         let (client, is_sent) = (Arc::clone(&call.client), &mut call.is_sent);
         let started =
             client.request_noting::<Value>("llmInference.httpRequestStart", &start, || {
-                *is_sent = true
+                *is_sent = true;
             });
         started.await.map_err(|error| failed(&error))?;
         let body = json!({ "requestId": call.id, "data": request.body, "end": true });

@@ -8,7 +8,10 @@ use crate::{ModelError, ModelErrorKind};
 /// HTTP headers that the requests of one turn contain in addition to the headers of the provider. They replace headers with
 /// equal names. They may contain secrets, so the text for developers contains only their number.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct RequestHeaders(Option<Arc<[(Arc<str>, Arc<str>)]>>);
+pub struct RequestHeaders(Option<Arc<[HeaderText]>>);
+
+/// Name and value of a header.
+type HeaderText = (Arc<str>, Arc<str>);
 
 impl RequestHeaders {
     /// Checks headers.

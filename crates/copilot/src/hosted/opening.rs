@@ -16,7 +16,6 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::attached_clients::AttachedClients;
 use super::client_tools::{ChosenTools, ClientTools};
 use super::exit_plan::PlanExit;
 use super::hooks::{ClientHooks, HookRequests};
@@ -123,8 +122,7 @@ impl HostedSession {
         before: Option<&Self>,
     ) -> Result<Arc<Self>, StartError> {
         let system: &System = server.system();
-        let attached_clients = Arc::new(AttachedClients::default());
-        choice.providers.route.bind(&id, &attached_clients);
+        let attached_clients = choice.providers.route.bind(&id);
         let asks_user = choice.client_options.user_input;
         let tools = ClientTools::new(
             choice.filter_of_agent(),

@@ -8,8 +8,11 @@ use serde_json::{Value, json};
 use super::method::{MethodAnswer, MethodCx, failed, later, open_session, read, ready};
 use crate::hosted::HostedSession;
 
-/// The only command of the server: it replaces the oldest turns by a summary.
+/// Command of the server that replaces the oldest turns by a summary.
 const COMPACT: &str = "compact";
+
+/// Command of the server that names the model of the session.
+const MODEL: &str = "model";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -86,8 +89,13 @@ pub(super) fn begin(
                 Ok(json!({ "kind": "completed", "message": message }))
             }))
         }
+        "session.commands.invoke" if params.name.as_deref() == Some(MODEL) => {
+            let name = session.model_name();
+            let name = name.map_or("not chosen yet", |name| &**name);
+            ready(json!({ "kind": "text", "text": format!("model: {name}") }))
+        }
         "session.commands.invoke" => Err(RpcError::invalid_params(format!(
-            "unknown command {:?}: the server has only the command {COMPACT:?}",
+            "unknown command {:?}: the server has the commands {COMPACT:?} and {MODEL:?}",
             params.name.unwrap_or_default()
         ))),
         "session.commands.enqueue" => Err(RpcError::invalid_params(
@@ -110,6 +118,7 @@ fn listed(session: &HostedSession, params: &CommandParams) -> Vec<Value> {
     if params.include_builtins != Some(false) {
         let description = "Replaces the oldest turns of the conversation by a summary";
         all.push(info(COMPACT, description, "builtin"));
+        all.push(info(MODEL, "Names the model of the session", "builtin"));
     }
     if params.include_client_commands != Some(false) {
         let commands = session.client_commands();

@@ -160,3 +160,15 @@ async fn question_of_a_client_that_left_is_not_allowed_against_a_rule() {
         assert!(folder.path().join("f").exists(), "{command}: it ran");
     }
 }
+
+#[tokio::test]
+async fn command_model_names_the_model() {
+    let server = TestServer::new("replies: [{text: Not used.}]").await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    let invoke = json!({ "sessionId": "s", "name": "model" });
+    let answer = client.request("session.commands.invoke", &invoke).await;
+    assert_eq!(answer["kind"], "text", "{answer}");
+    let text = answer["text"].as_str().expect("a text");
+    assert!(text.starts_with("model: "), "{text}");
+}
