@@ -18,7 +18,6 @@ use ulid::Ulid;
 use crate::arguments::CommandArguments;
 use crate::command::{StartedCommand, write};
 use crate::result::COMMAND_ITEM;
-use crate::running::RunningCommands;
 
 /// Configuration of the commands.
 #[derive(Debug, Clone)]
@@ -58,7 +57,6 @@ impl CommandConfig {
 #[derive(Debug)]
 pub struct CommandExecutor {
     config: Arc<CommandConfig>,
-    running: RunningCommands,
 }
 
 impl CommandExecutor {
@@ -66,13 +64,7 @@ impl CommandExecutor {
     pub fn new(config: CommandConfig) -> Self {
         Self {
             config: Arc::new(config),
-            running: RunningCommands::default(),
         }
-    }
-
-    /// The commands that run now, also after the executor has moved into a manager.
-    pub fn running(&self) -> RunningCommands {
-        self.running.clone()
     }
 }
 
@@ -82,19 +74,14 @@ impl Executor for CommandExecutor {
         cx: ExecutionCx,
     ) -> BoxFuture<'static, Result<ExecutorReturn, ExecutorError>> {
         let config = Arc::clone(&self.config);
-        let running = self.running.clone();
         Box::pin(async move {
-            execute(&config, &running, &cx).await?;
+            execute(&config, &cx).await?;
             Ok(ExecutorReturn::Finished)
         })
     }
 }
 
-async fn execute(
-    config: &Arc<CommandConfig>,
-    running: &RunningCommands,
-    cx: &ExecutionCx,
-) -> Result<(), ExecutorError> {
+async fn execute(config: &Arc<CommandConfig>, cx: &ExecutionCx) -> Result<(), ExecutorError> {
     let arguments = CommandArguments::of_message(&cx.message)
         .ok_or_else(|| ExecutorError::new("the message of the task is no command"))?;
     let limit = arguments.timeout_ms.map(Duration::from_millis);
@@ -108,7 +95,6 @@ async fn execute(
         .scope
         .child(cx.scope.label(), ScopeOptions::default().unit(unit))
         .map_err(|refused| ExecutorError::new(refused.to_string()))?;
-    let _running = running.add(cx.task.id.clone(), scope.clone());
     let (config, cx_of_work) = (Arc::clone(config), cx.clone());
     let spec = WorkSpec::new(ItemKind::Future, "output of the command");
     let following = scope.spawn_begun(spec, move |work| async move {

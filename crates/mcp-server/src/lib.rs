@@ -47,14 +47,12 @@ mod output;
 mod progress;
 mod report;
 mod result;
-mod running;
 mod server;
 mod sessions;
 mod stdio;
 
 pub use executor::{CommandConfig, CommandExecutor};
 pub use http::{AcceptedHosts, HTTP_PATH, http_router};
-pub use running::{RunningCommandInfo, RunningCommands};
 pub use server::{CommandOwner, CommandServer};
 pub use sessions::HttpEnd;
 pub use stdio::serve_pipes;

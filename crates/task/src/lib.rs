@@ -105,8 +105,8 @@ pub use live_subscription::{LiveItem, LiveSubscription};
 pub use live_text::LivePiece;
 pub use live_text_writer::LiveTextWriter;
 pub use manager::{
-    AcceptedTask, CancelOutcome, ListFilter, ShutdownReport, TaskManager, TaskPage, TaskPosition,
-    TaskRequest, TaskSummary,
+    AcceptedTask, CancelOutcome, ListFilter, RunningTask, ShutdownReport, TaskManager, TaskPage,
+    TaskPosition, TaskRequest, TaskSummary,
 };
 pub use model::{Task, TaskEvent, TaskMessage, TaskRecord, TaskState};
 pub use observer::{ExecutionObserver, TaskObserver};

@@ -1,22 +1,20 @@
 //! The commands of the server, for `allstop ps` and `allstop stop` in another terminal.
 
 use allstop_core::{Cause, Receipt, TaskId};
-use allstop_mcp_server::RunningCommands;
 use allstop_remote::{OwnedCommandReport, OwnedCommands, WorkReport};
 use allstop_task::TaskManager;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-/// The running commands, and the manager of their tasks.
+/// The manager of the tasks of the commands.
 #[derive(Debug)]
 pub(super) struct ServedCommands {
-    pub(super) running: RunningCommands,
     pub(super) manager: TaskManager,
 }
 
 impl OwnedCommands for ServedCommands {
     fn report(&self) -> Vec<OwnedCommandReport> {
-        let running = self.running.list().into_iter();
+        let running = self.manager.running_here().into_iter();
         let reports = running.map(|command| {
             let age_ms = u64::try_from(command.age.as_millis()).unwrap_or(u64::MAX);
             let work = command.work.into_iter().map(|item| WorkReport {
@@ -33,9 +31,9 @@ impl OwnedCommands for ServedCommands {
     }
 
     fn preview(&self, command: TaskId, cause: Cause) -> BoxFuture<'static, Option<Receipt>> {
-        let (running, manager) = (self.running.clone(), self.manager.clone());
+        let manager = self.manager.clone();
         async move {
-            if !running.contains(&command) {
+            if !manager.runs_here(&command) {
                 return None;
             }
             manager.preview(&command, cause).await.ok()

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use allstop_log::MemoryLog;
-use allstop_mcp_server::{CommandConfig, CommandExecutor, CommandServer, RunningCommands};
+use allstop_mcp_server::{CommandConfig, CommandExecutor, CommandServer};
 use allstop_remote::OwnedSessions;
 use allstop_runtime::{Config, without_exempted};
 use allstop_scope::{
@@ -53,7 +53,6 @@ struct HostedCommands<'a> {
 /// A server that accepts requests.
 struct StartedCommands {
     manager: TaskManager,
-    running: RunningCommands,
     /// Scope of the commands.
     tasks: Scope,
     connections: Scope,
@@ -102,7 +101,6 @@ pub(crate) async fn serve(
         let started = stage.wait(starting, start::late_store).await?;
         let started = started.ok_or_stopped()??;
         sessions.take_commands(Arc::new(ServedCommands {
-            running: started.running.clone(),
             manager: started.manager.clone(),
         }));
         Ok::<_, StartFailure>(HostedCommands { host, started })
@@ -119,7 +117,6 @@ async fn open(
     let tasks = child("tasks").context("a scope for the commands")?;
     let connections = child("connections").context("a scope for the connections")?;
     let executor = CommandExecutor::new(commands.clone());
-    let running = executor.running();
     let parts = TaskParts::of(executor);
     let running_max = args.max_commands.get().min(descriptors::commands_max());
     let options = TaskOptions::default()
@@ -138,7 +135,6 @@ async fn open(
     };
     Ok(StartedCommands {
         manager,
-        running,
         tasks,
         connections,
         endpoint,
@@ -203,7 +199,6 @@ impl HostedServer for HostedCommands<'_> {
             tasks,
             connections,
             endpoint,
-            running: _,
         } = &self.started;
         let end = Instant::now() + left;
         let within = left.saturating_sub((FORCE_MAX / 4).min(left / 2));

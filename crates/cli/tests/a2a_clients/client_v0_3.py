@@ -116,15 +116,20 @@ class Scenarios:
             assert got.history[0].parts == sent.parts, got
 
     async def reply(self):
-        """An agent may answer with a message. In a stream, it ends the task that came first."""
+        """An agent may answer with a message. In a stream, a late message ends the task that came first."""
         async with await self.client(streaming=False) as client:
             [reply] = await collect(client.send_message(message("reply hello")))
             assert reply.parts[0].root.text == "hello" and not reply.task_id, reply
         async with await self.client() as client:
             events = await collect(client.send_message(message("reply hello")))
-            task, last = events[-1]
-            assert last.status.state == TaskState.completed and last.final, last
-            assert task.status.message.parts[0].root.text == "hello", task
+            if isinstance(events[-1], tuple):
+                # A slow machine sends the task first.
+                task, last = events[-1]
+                assert last.status.state == TaskState.completed and last.final, last
+                reply = task.status.message
+            else:
+                [reply] = events
+            assert reply.parts[0].root.text == "hello", reply
 
     async def stream(self):
         async with await self.client() as client:

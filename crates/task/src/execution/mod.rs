@@ -21,11 +21,13 @@ pub(crate) mod user_code;
 mod work_scope;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_core::decision::{CommitDecision, CommitVerdict};
 use allstop_core::{Cause, CauseKind, Extent, TraceContext, WorkerId};
 use allstop_scope::{NotStarted, Scope, ScopeOptions, Stop, StopRequest};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
+use tokio::time::Instant;
 
 use crate::error::{ExecuteError, TaskStoreError};
 use crate::executor::{ExecutionError, ExecutorError};
@@ -60,6 +62,7 @@ pub(crate) struct Execution {
     /// True after a caller has requested a stop. The engine then shortens the work that follows the end.
     stop_requested: watch::Sender<bool>,
     is_released: watch::Sender<bool>,
+    requested_at: Instant,
     /// Permit for a wake-up (a hint that the task needs a worker) that waits for the release. Only one wake-up can hold
     /// the permit.
     awaited_by: Semaphore,
@@ -104,6 +107,7 @@ impl Execution {
             result: watch::Sender::new(None),
             stop_requested: watch::Sender::new(false),
             is_released: watch::Sender::new(false),
+            requested_at: Instant::now(),
             awaited_by: Semaphore::new(1),
         })
     }
@@ -111,6 +115,11 @@ impl Execution {
     /// Scope that a stop of the task covers.
     pub(crate) fn scope(&self) -> &Scope {
         &self.scope
+    }
+
+    /// Time since the request for the execution.
+    pub(crate) fn age(&self) -> Duration {
+        self.requested_at.elapsed()
     }
 
     /// Stops the execution. A second stop joins the first.

@@ -11,6 +11,7 @@ mod orphan_stop;
 mod read;
 mod recover;
 mod remove_ended;
+mod running;
 mod shutdown;
 mod slots;
 mod table;
@@ -36,6 +37,7 @@ pub(crate) use cancel::{end_here, outcome_of};
 pub(crate) use execute::created;
 pub use execute::{AcceptedTask, TaskRequest};
 pub use list::{ListFilter, TaskPage, TaskPosition, TaskSummary};
+pub use running::RunningTask;
 pub use shutdown::ShutdownReport;
 
 use coordinator::Coordinator;

@@ -418,9 +418,16 @@ impl TaskTable {
     }
 
     pub(crate) fn executions(&self) -> Vec<Arc<Execution>> {
-        self.tasks
-            .values()
-            .filter_map(|entry| entry.execution.clone())
-            .collect()
+        let executions = self.executions_by_task().into_iter();
+        executions.map(|(_, execution)| execution).collect()
+    }
+
+    /// The executions with the ids of their tasks.
+    pub(crate) fn executions_by_task(&self) -> Vec<(TaskId, Arc<Execution>)> {
+        let of_entry = |(id, entry): (&TaskId, &TaskEntry)| {
+            let execution = entry.execution.clone()?;
+            Some((id.clone(), execution))
+        };
+        self.tasks.iter().filter_map(of_entry).collect()
     }
 }
