@@ -65,6 +65,10 @@ impl ClientServer {
             tools
         };
         section.deny.clone_from(&self.exclude_tools);
+        if self.tools.as_ref().is_some_and(Vec::is_empty) {
+            // In the configuration, an empty list stands for all tools.
+            section.deny.push("*".to_owned());
+        }
         let limit = self.timeout.map(Duration::from_millis);
         section.call_timeout = limit.map(HumanDuration);
         SessionMcpServer {
@@ -261,11 +265,13 @@ mod tests {
     }
 
     #[test]
-    fn star_means_all_tools_of_a_server() {
+    fn tools_of_a_server_are_chosen() {
         let server = |tools: Value| -> ClientServer {
             serde_json::from_value(json!({ "command": "x", "tools": tools })).expect("a server")
         };
         assert!(server(json!(["*"])).named("s").section.allow.is_empty());
         assert_eq!(server(json!(["a"])).named("s").section.allow, ["a"]);
+        assert_eq!(server(json!([])).named("s").section.deny, ["*"]);
+        assert!(server(Value::Null).named("s").section.deny.is_empty());
     }
 }

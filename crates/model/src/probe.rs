@@ -30,6 +30,8 @@ pub enum ConnectionState {
     ReturnedToPool,
     /// At least one connection is still open after the maximum wait.
     StillOpen,
+    /// Work outside of the future can no longer be observed, and may still run.
+    Lost,
     /// The probe cannot verify the connections of this system or of this model.
     NotVerifiable,
     /// No connection was ever established. Either the model uses none, or the connection attempt was destroyed before
@@ -124,6 +126,9 @@ impl ConnectionProbe {
                 if socket_state.connecting > 0 {
                     return ConnectionState::StillOpen;
                 }
+                if socket_state.is_lost {
+                    return ConnectionState::Lost;
+                }
                 if socket_state.unseen {
                     return ConnectionState::NotVerifiable;
                 }
@@ -171,9 +176,9 @@ pub struct OutsideWork {
 }
 
 impl OutsideWork {
-    /// Records that the end of the work can no longer be observed. The state of the call is then `NotVerifiable`.
+    /// Records that the end of the work can no longer be observed. The state of the call is then `Lost`.
     pub fn lose(self) {
-        self.open.record.state.lock().unseen = true;
+        self.open.record.state.lock().is_lost = true;
     }
 }
 
@@ -189,6 +194,8 @@ struct SocketRecordState {
     sockets: Vec<SocketPair>,
     /// True if the client had a connection whose addresses could not be read.
     unseen: bool,
+    /// True if the end of this work can no longer be observed.
+    is_lost: bool,
 }
 
 impl SocketRecord {

@@ -63,6 +63,11 @@ impl Sessions {
         &self.registry
     }
 
+    /// Scope of the sessions.
+    pub fn scope(&self) -> &Scope {
+        &self.host.scope
+    }
+
     /// The log of the sessions.
     pub fn log(&self) -> &Arc<dyn Log> {
         &self.host.log

@@ -71,7 +71,7 @@ fn test_lists_the_tools_and_leaves_nothing_running() {
     let tested = mcp(&place, "test files").ok().stdout;
     for part in [
         ": 2 tools\n  files__look\n  files__find\n",
-        "nothing is left running; verified",
+        "no process and no connection is left; verified",
     ] {
         assert!(tested.contains(part), "{part:?} is not in {tested}");
     }

@@ -39,7 +39,11 @@ replies:
 ";
 
 pub(crate) fn config(place: &Place) -> String {
-    let server = place.file("server.py", SERVER);
+    config_of(place, SERVER)
+}
+
+fn config_of(place: &Place, server: &str) -> String {
+    let server = place.file("server.py", server);
     let server = server.display();
     let config = format!("[mcp.servers.s]\ncommand = \"python3\"\nargs = [\"{server}\"]\n");
     format!("--config {}", place.file("s.toml", config).display())
@@ -73,6 +77,28 @@ fn user_of_a_chat_fills_in_the_form() {
         answer(&place),
         r#"{"action": "accept", "content": {"colour": "green", "name": "Ada"}}"#
     );
+    user.presses(CTRL_D);
+    user.leaves_chat().0.ok();
+}
+
+/// A text such as `no` does not agree to open a page.
+#[test]
+fn page_is_agreed_to_without_a_text() {
+    let page = r#""mode": "url", "elicitationId": "1", "url": "https://a.example/b""#;
+    let server = SERVER
+        .replace(r#""requestedSchema": SCHEMA"#, page)
+        .replace("2025-06-18", "2025-11-25");
+    let place = Place::new();
+    let chat = place
+        .allstop()
+        .arg("chat")
+        .args(&config_of(&place, &server));
+    let chat = chat.arg("--model").arg(place.script(SCRIPT));
+    let user = ChatUser::with_model(&place, chat, Terminal::new());
+    user.types("hello").waits_for("https://a.example/b");
+    user.types("/answer no").waits_for("takes no text");
+    user.types("/answer").waits_for("Greeted.");
+    assert_eq!(answer(&place), r#"{"action": "accept"}"#);
     user.presses(CTRL_D);
     user.leaves_chat().0.ok();
 }

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use allstop_agent::TurnError;
-use allstop_core::{Image, Images, StopReason, TraceContext};
+use allstop_core::receipt::ItemKind;
+use allstop_core::{Image, Images, StopReason, TraceContext, error_chain};
 use allstop_jsonrpc::RpcError;
 use allstop_model::RequestHeaders;
+use allstop_scope::WorkSpec;
 use allstop_session::{
     FollowUp, MessageHandle, MessageOutcome, MessageRefused, NewMessage, SendError, Subscription,
 };
@@ -235,7 +237,32 @@ pub(super) fn send(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
     let message = sent(&session, &params)?;
     cx.server
         .send_lifecycle(LifecycleKind::Updated, session.id());
-    Ok(MethodAnswer::Now(Ok(json!({ "messageId": message.id }))))
+    let answer = json!({ "messageId": message.id });
+    report_failure(cx, session, message);
+    Ok(MethodAnswer::Now(Ok(answer)))
+}
+
+/// Reports a message that got no turn. For example, the session was handed over, and another process has it open.
+fn report_failure(cx: &MethodCx<'_>, session: Arc<HostedSession>, message: MessageHandle) {
+    let spec = WorkSpec::new(ItemKind::Future, "outcome of a message");
+    let spawned = cx.server.connections().spawn(spec, move |work| async move {
+        let outcome = tokio::select! {
+            biased;
+            _stopped = work.stopped_at("outcome of a message") => return,
+            outcome = message.outcome() => outcome,
+        };
+        if let (None, Some(error)) = (outcome.turn, &outcome.error) {
+            let data = json!({
+                "errorType": "query",
+                "message": error_chain(error),
+                "originatingMessageId": message.id,
+            });
+            session.send_ephemeral("session.error", data);
+            session.send_ephemeral("session.idle", json!({}));
+        }
+    });
+    // If the server is being stopped, the session ends.
+    drop(spawned);
 }
 
 /// Sends a message. Waits until the message has its answer, and no background work that the session waits for runs.

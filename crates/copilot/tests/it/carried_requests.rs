@@ -118,6 +118,31 @@ async fn abort_cancels_the_request_at_the_client() {
     }
 }
 
+/// A client that disconnects during an abort may still send the request, so the receipt does not claim its end.
+#[tokio::test]
+async fn disconnect_of_the_carrier_confirms_nothing() {
+    let server = TestServer::new(SCRIPT).await;
+    let mut carrier = server.client();
+    carried(&mut carrier, &provider("completions")).await;
+    let mut other = server.client();
+    let session = json!({ "sessionId": "s" });
+    other.request("session.resume", &session).await;
+    let aborting = other.send("session.abort", &session).await;
+    carrier
+        .take("a cancellation", |message| {
+            message["params"]["cancel"] == true
+        })
+        .await;
+    drop(carrier.end().await);
+    let aborted = other.answer_to(aborting).await;
+    let receipt = &aborted["result"]["receipt"];
+    let items = receipt["items"].as_array().expect("items");
+    let call = items.iter().find(|item| item["kind"] == "model_call");
+    let state = call.map(|call| call["state"].clone());
+    assert_eq!(state, Some(json!("unreachable")), "{receipt}");
+    assert_eq!(receipt["quiet"], false, "{receipt}");
+}
+
 /// The text of an exception in the handler of a client reaches the user.
 #[tokio::test]
 async fn failed_request_is_a_failed_turn() {

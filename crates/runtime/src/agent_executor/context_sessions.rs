@@ -4,10 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_core::receipt::ItemKind;
 use allstop_core::{ContextId, SessionId, error_chain};
 use allstop_log::{Log, SessionError};
+use allstop_scope::WorkSpec;
 use allstop_session::{
-    MessageHandle, NewMessage, OpenError, ReserveResult, Session, Sessions, Subscription,
+    MessageHandle, NewMessage, OpenError, ReserveResult, Session, SessionReservation, Sessions,
+    Subscription,
 };
 use allstop_task::ExecutorError;
 use tokio::time::sleep;
@@ -97,8 +100,8 @@ impl ContextSessions {
         }
         match registry.reserve(&id, use_open.clone()).await {
             ReserveResult::Open(used) => Ok(used),
-            ReserveResult::Reserved(_reservation) => {
-                let session = self.open(&id).await.map_err(|error| failed(&error))?;
+            ReserveResult::Reserved(reservation) => {
+                let (session, _reservation) = self.open(&id, reservation).await?;
                 registry.keep(&session);
                 // The function is called before the reservation is released. Later requests wait for the reservation,
                 // so no request can close the session before the function has used it.
@@ -107,17 +110,30 @@ impl ContextSessions {
         }
     }
 
-    async fn open(&self, id: &SessionId) -> Result<Session, OpenError> {
+    /// Opens a session. An attempt goes on after this future is dropped, and releases the reservation at its end. A stop of
+    /// a task therefore leaves no open session that the next task of the context cannot use.
+    async fn open(
+        &self,
+        id: &SessionId,
+        mut reservation: SessionReservation,
+    ) -> Result<(Session, SessionReservation), ExecutorError> {
         loop {
-            let opened = match self.sessions.resume(id.clone()).await {
-                Err(OpenError::Session(SessionError::NotFound(_))) => {
-                    self.sessions.create(Some(id.clone()), &*self.folder).await
-                }
-                opened => opened,
+            let opening = OpeningSession {
+                sessions: self.sessions.clone(),
+                folder: Arc::clone(&self.folder),
+                is_shared: self.is_shared,
+                reservation,
             };
+            let spec = WorkSpec::new(ItemKind::Future, "opening of a session");
+            let id = id.clone();
+            let attempt = self.sessions.scope().spawn(spec, |_| opening.open(id));
+            let attempt = attempt.map_err(|refused| failed(&refused))?.await;
+            let opened;
+            (opened, reservation) = attempt.map_err(|lost| failed(&lost))?;
             let is_in_use = matches!(opened, Err(OpenError::Session(SessionError::InUse { .. })));
             if !(is_in_use && self.is_shared) {
-                return opened;
+                let session = opened.map_err(|error| failed(&error))?;
+                return Ok((session, reservation));
             }
             // Another process has the session open for a turn of this context. Turns of a context run one after
             // another, even in different processes, so this execution waits.
@@ -133,6 +149,30 @@ impl ContextSessions {
         if let Some((idle, _reservation)) = self.sessions.registry().reserve_open(&id, is_idle) {
             idle.close().await;
         }
+    }
+}
+
+/// An attempt to open a session, with the reservation of its id.
+struct OpeningSession {
+    sessions: Sessions,
+    folder: Arc<str>,
+    is_shared: bool,
+    reservation: SessionReservation,
+}
+
+impl OpeningSession {
+    async fn open(self, id: SessionId) -> (Result<Session, OpenError>, SessionReservation) {
+        let opened = match self.sessions.resume(id.clone()).await {
+            Err(OpenError::Session(SessionError::NotFound(_))) => {
+                self.sessions.create(Some(id), &*self.folder).await
+            }
+            opened => opened,
+        };
+        if let (Ok(session), false) = (&opened, self.is_shared) {
+            // If the caller is gone, the next request finds the session open.
+            self.sessions.registry().keep(session);
+        }
+        (opened, self.reservation)
     }
 }
 

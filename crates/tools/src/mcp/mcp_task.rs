@@ -108,11 +108,17 @@ impl McpTask {
             TaskForm::Extension => {
                 let params = GetTaskParams::new(self.id.to_string());
                 let task = peer.get_task(params).await?.task;
+                if *task.task.task_id != *self.id {
+                    return Err(ServiceError::UnexpectedResponse);
+                }
                 self.poll_interval = task.task.poll_interval_ms.map(Duration::from_millis);
                 Ok(report_of(task.payload))
             }
             TaskForm::Revision2025 => {
                 let answer = peer.send_request(self.request("tasks/get")).await?;
+                if is_of_other_task(&answer, &self.id) {
+                    return Err(ServiceError::UnexpectedResponse);
+                }
                 match status_of(&answer).ok_or(ServiceError::UnexpectedResponse)? {
                     TaskStatus::Completed | TaskStatus::Failed => {
                         self.result(peer).await.map(TaskReport::Ended)
@@ -158,6 +164,18 @@ fn custom(method: &str, params: Value) -> ClientRequest {
 
 /// Status in the answer to `tasks/get` of revision 2025-11-25. The protocol library parses some of these answers as
 /// those of the extension.
+/// True for an answer about a task with another id, which proves nothing about this task.
+fn is_of_other_task(answer: &ServerResult, id: &str) -> bool {
+    match answer {
+        ServerResult::GetTaskResult(got) => got.task.task.task_id != id,
+        ServerResult::CustomResult(got) => {
+            let other = got.0.get("taskId").and_then(Value::as_str);
+            other.is_some_and(|other| other != id)
+        }
+        _ => false,
+    }
+}
+
 fn status_of(answer: &ServerResult) -> Option<TaskStatus> {
     match answer {
         ServerResult::GetTaskResult(got) => Some(got.task.status()),

@@ -71,6 +71,7 @@ pub(super) fn request(id: &Value, method: &str, params: &Value) {
     let task_id = params["taskId"].as_str().unwrap_or_default().to_owned();
     match method {
         "tasks/get" => match with_tasks(|tasks| tasks.get_mut(&task_id).map(poll)) {
+            Some("of another task") => answer(id, &shown("another", "cancelled")),
             Some(status) => answer(id, &shown(&task_id, status)),
             None => fail(id, -32602, "no such task"),
         },
@@ -110,6 +111,7 @@ fn cancel(id: &Value, task_id: &str) {
         task.status = match reaction {
             "obey" => "cancelled",
             "finish" => "completed",
+            "confuse" => "of another task",
             _ => task.status,
         };
         Some((reaction.to_owned(), task.status))

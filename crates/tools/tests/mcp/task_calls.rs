@@ -75,7 +75,7 @@ async fn stop_is_verified_by_the_status_of_the_task() {
 
 #[tokio::test]
 async fn task_that_ignores_its_stop_is_unreachable() {
-    for reaction in ["ignore", "silent"] {
+    for reaction in ["ignore", "silent", "confuse"] {
         let place = Place::new("").await;
         let call = followed(&place, json!({"end": "never", "on_cancel": reaction})).await;
         let receipt = call.stop().await;

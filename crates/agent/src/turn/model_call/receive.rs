@@ -46,6 +46,9 @@ const CLOSE_AFTER_FORCE_MAX: Duration = Duration::from_millis(30);
 
 /// Note of a call whose connection cannot be verified.
 const NOT_VERIFIABLE: &str = "its connection cannot be verified; our side of it was dropped";
+/// Note of a call whose request another program carried, until this program disconnected.
+const CARRIER_GONE: &str =
+    "the program that carried the request is gone, and the request may still run";
 
 impl SharedAnswer {
     pub(super) fn new() -> Self {
@@ -204,9 +207,9 @@ impl AnswerReceiver {
         }
         let state = call.probe.closed(CLOSE_WAIT_MAX).await;
         if let Some(registration) = &mut call.registration
-            && state == ConnectionState::NotVerifiable
+            && let Some(note) = note_of(state)
         {
-            registration.details_mut().note = Some(NOT_VERIFIABLE.into());
+            registration.details_mut().note = Some(note.into());
         }
         call.finish(match end_of(state) {
             Some((how, proof)) => {
@@ -238,7 +241,11 @@ impl Drop for RegisteredCall {
         let Some(registration) = self.registration.take() else {
             return;
         };
-        if std::thread::panicking() || self.probe.look() != ConnectionState::StillOpen {
+        let may_run = matches!(
+            self.probe.look(),
+            ConnectionState::StillOpen | ConnectionState::Lost
+        );
+        if std::thread::panicking() || !may_run {
             // The registration records that the call panicked or was dropped.
             return;
         }
@@ -256,7 +263,16 @@ impl Drop for RegisteredCall {
     }
 }
 
-/// Method and proof of the end of a stopped call; `None` if its connection is still open.
+/// Note about a call whose end was not seen.
+fn note_of(state: ConnectionState) -> Option<&'static str> {
+    match state {
+        ConnectionState::NotVerifiable => Some(NOT_VERIFIABLE),
+        ConnectionState::Lost => Some(CARRIER_GONE),
+        _ => None,
+    }
+}
+
+/// Method and proof of the end of a stopped call; `None` if the call may still run.
 fn end_of(state: ConnectionState) -> Option<(EndMethod, EndProof)> {
     match state {
         ConnectionState::Closed => Some((EndMethod::ConnectionClosed, EndProof::SocketClosed)),
@@ -265,7 +281,7 @@ fn end_of(state: ConnectionState) -> Option<(EndMethod, EndProof)> {
         ConnectionState::NeverOpened
         | ConnectionState::ReturnedToPool
         | ConnectionState::NotVerifiable => Some((EndMethod::Dropped, EndProof::FutureDropped)),
-        ConnectionState::StillOpen => None,
+        ConnectionState::StillOpen | ConnectionState::Lost => None,
     }
 }
 

@@ -69,6 +69,9 @@ impl ServerForms {
             if let Some(next) = fields.get(self.done) {
                 return Ok(describe_field(next));
             }
+        } else if !typed.trim().is_empty() {
+            // A text such as `no` must not agree.
+            return Err(NO_TEXT.to_owned());
         }
         Ok(self.finish(FormAnswer::Accept(self.values.clone()), session))
     }
@@ -119,6 +122,7 @@ impl ServerForms {
 }
 
 const NO_QUESTION: &str = "no server asks a question";
+const NO_TEXT: &str = "this question takes no text: type /answer to agree, or /refuse";
 
 fn describe_field(field: &FormField) -> String {
     let mut text = shown(&field.expected());

@@ -149,7 +149,7 @@ pub(super) async fn try_out(
     let receipt = trials.end("mcp test").await;
     if receipt.quiet() {
         let after = duration(ending.elapsed());
-        let said = format!("ended after {after}: nothing is left running; verified");
+        let said = format!("ended after {after}: no process and no connection is left; verified");
         stdout.sentences(Styled::text(&said), OutputPriority::Required);
     } else {
         code = code.max(1);

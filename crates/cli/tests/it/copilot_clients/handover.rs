@@ -43,6 +43,14 @@ fn idle_session_moves_between_two_servers() {
     let resumed = there.request("session.resume", &session);
     assert_eq!(resumed["result"]["sessionId"], "one", "{resumed}");
     assert_eq!(answer_of(&mut there), "Hello.");
+    // The first server no longer has the session, and reports this.
+    let message = json!({ "sessionId": "one", "prompt": "lost?" });
+    let sent = here.request("session.send", &message);
+    let error = here.event("session.error");
+    assert_eq!(error["originatingMessageId"], sent["result"]["messageId"]);
+    let text = error["message"].as_str().expect("a text");
+    assert!(text.contains("in use by process"), "{error}");
+    here.event("session.idle");
     for server in [first, second] {
         assert_eq!(server.end_by(Signal::TERM).code, 143);
     }

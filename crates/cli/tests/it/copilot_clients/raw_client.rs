@@ -1,5 +1,6 @@
 //! A client of `allstop copilot` without an SDK.
 
+use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
@@ -11,6 +12,8 @@ use crate::support::FACT_MAX;
 pub(crate) struct RawClient {
     stream: BufReader<TcpStream>,
     requests: u64,
+    /// Messages that came before the answers, in their order.
+    unread: VecDeque<Value>,
 }
 
 impl RawClient {
@@ -22,6 +25,7 @@ impl RawClient {
         Self {
             stream: BufReader::new(stream),
             requests: 0,
+            unread: VecDeque::new(),
         }
     }
 
@@ -36,10 +40,23 @@ impl RawClient {
         stream.write_all(frame.as_bytes()).expect("it is sent");
         loop {
             let message = self.message();
-            // Events have no id, so skip them.
+            // Events have no id.
             if message.get("id").is_some() {
                 assert_eq!(message["id"], id, "{message}");
                 return message;
+            }
+            self.unread.push_back(message);
+        }
+    }
+
+    /// Reads up to the next event of this type, and returns its data.
+    pub(crate) fn event(&mut self, kind: &str) -> Value {
+        loop {
+            let message = self.unread.pop_front();
+            let mut message = message.unwrap_or_else(|| self.message());
+            let event = &mut message["params"]["event"];
+            if event["type"] == kind {
+                return event["data"].take();
             }
         }
     }

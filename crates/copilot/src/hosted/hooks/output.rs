@@ -59,6 +59,10 @@ impl TextChange {
     }
 }
 
+/// Content of a result whose hook answered with an invalid change.
+const WITHHELD: &str =
+    "The result is withheld: the hook postToolUse answered with a change that is not offered.";
+
 impl HookOutput {
     /// Returns the parts of the output that have no effect in this server.
     pub(super) fn not_offered(&self) -> impl Iterator<Item = &'static str> {
@@ -117,6 +121,9 @@ impl HookOutput {
             },
             (_, TextChange::Text(text)) => HookVerdict::Replace { text },
             // The unchanged text may contain parts that the hook wanted to remove.
+            (_, TextChange::Invalid) if hook == "postToolUse" => HookVerdict::Replace {
+                text: WITHHELD.into(),
+            },
             (_, TextChange::Invalid) => HookVerdict::Deny {
                 reason: format!("the hook {hook} answered with a change that is not offered"),
             },
@@ -184,7 +191,11 @@ mod tests {
             "userPromptSubmitted",
             json!({ "modifiedPrompt": 1 })
         ));
-        assert!(denies("postToolUse", json!({ "modifiedResult": {} })));
+        let withheld = HookVerdict::Replace {
+            text: WITHHELD.into(),
+        };
+        let invalid = json!({ "modifiedResult": {} });
+        assert_eq!(verdict("postToolUse", invalid), withheld);
     }
 
     #[test]

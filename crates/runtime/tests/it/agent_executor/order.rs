@@ -1,12 +1,15 @@
 //! Order of the events of a task, and of the tasks of one context.
 
+use std::sync::Arc;
+
 use allstop_core::record::SessionRecord;
 use allstop_core::{CauseKind, ContextId};
-use allstop_log::Version;
 use allstop_log::session::{decode, stream_of};
+use allstop_log::{Log, MemoryLog, Version};
 use allstop_model::{ModelError, ModelErrorKind, Reply};
 use allstop_runtime::AgentExecutorOptions;
 use allstop_task::TaskState;
+use allstop_testkit::{FaultyLog, LogFault};
 use serde_json::json;
 
 use super::support::{AgentTasks, Logs, TestAgents, WorkTool, answer, request, soon, words};
@@ -130,4 +133,32 @@ async fn unusable_context_id_fails_the_task() {
     let task = tasks.rest(&mut started).await;
     assert_eq!(task.status.state, TaskState::Failed);
     assert!(task.ending.error.as_deref().unwrap().contains("context id"));
+}
+
+/// A stop does not interrupt the opening of a session halfway: the next task of the context waits for the opening.
+#[tokio::test]
+async fn task_after_a_stopped_task_finds_the_session_open() {
+    let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
+    let logs = Logs {
+        sessions: Arc::clone(&log) as Arc<dyn Log>,
+        ..Logs::new()
+    };
+    let agents = TestAgents::new(vec![Reply::text("Second.")]);
+    let options = AgentExecutorOptions::default();
+    let tasks = AgentTasks::over(&logs, agents, options, |parts| parts).await;
+    log.fail_all(LogFault::Hold);
+    let first = tasks.start("m1", "first").await;
+    soon(log.reached()).await;
+    let stopped = tasks.cancel(&first.task_id).await;
+    assert!(stopped.receipt.quiet(), "{:?}", stopped.receipt);
+    let mut second = tasks.start("m2", "second").await;
+    for _ in 0..100 {
+        // Time for the second task to open the session, if nothing held it back.
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(log.held().len(), 1);
+    log.release().await;
+    let second = tasks.rest(&mut second).await;
+    assert_eq!(second.status.state, TaskState::Completed, "{second:?}");
+    assert_eq!(answer(&second), "Second.");
 }
