@@ -42,12 +42,25 @@ pub(crate) struct ClientServer {
     exclude_tools: Vec<String>,
     /// Limit of a call in milliseconds.
     timeout: Option<u64>,
+    /// Client of the authorization server, for a program that gets the access tokens.
+    oauth_client_id: Option<String>,
+    oauth_public_client: Option<bool>,
 }
 
 impl ClientServer {
     /// True if the server is reached over HTTP.
     pub(crate) fn is_remote(&self) -> bool {
         self.url.is_some()
+    }
+
+    /// Client of the authorization server, in the form of the protocol.
+    pub(crate) fn oauth_client(&self) -> Option<Value> {
+        let id = self.oauth_client_id.as_ref()?;
+        let mut client = json!({ "clientId": id });
+        if let Some(is_public) = self.oauth_public_client {
+            client["publicClient"] = is_public.into();
+        }
+        Some(client)
     }
 
     /// Returns the server in the form of the runtime.
@@ -198,15 +211,21 @@ impl ClientParts {
         self.agents.iter().find(|agent| agent.name == *name)
     }
 
-    /// Enabled servers of the session and of the selected agent.
-    pub(crate) fn enabled_servers(&self) -> Vec<SessionMcpServer> {
+    /// Servers of the session and of the selected agent.
+    pub(crate) fn all_servers(&self) -> BTreeMap<&String, &ClientServer> {
         let of_agent = self
             .selected()
             .into_iter()
             .flat_map(|agent| &agent.mcp_servers);
         let mut all: BTreeMap<_, _> = self.servers.iter().collect();
         all.extend(of_agent);
-        let enabled = all
+        all
+    }
+
+    /// Enabled servers of the session and of the selected agent.
+    pub(crate) fn enabled_servers(&self) -> Vec<SessionMcpServer> {
+        let enabled = self
+            .all_servers()
             .into_iter()
             .filter(|(name, _)| !self.disabled_servers.contains(*name));
         enabled.map(|(name, server)| server.named(name)).collect()

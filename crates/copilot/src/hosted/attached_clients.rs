@@ -28,6 +28,10 @@ pub(crate) struct ClientOptions {
     pub elicitation: bool,
     /// True if the client approves plans.
     pub plan_exit: bool,
+    /// True if the client answers requests for the tokens of MCP servers.
+    pub mcp_tokens: bool,
+    /// True if the client shows the views of MCP servers, which call tools.
+    pub mcp_apps: bool,
 }
 
 /// A client of a session.
@@ -97,9 +101,27 @@ impl AttachedClients {
         let mut clients = self.clients.lock();
         let mut attached = clients.iter_mut();
         let attached = attached.find(|attached| attached.client.id == client);
-        attached
-            .map(|attached| attached.client_options = client_options)
-            .is_some()
+        let Some(attached) = attached else {
+            return false;
+        };
+        // A client names this handler with another request.
+        let mcp_tokens = attached.client_options.mcp_tokens;
+        attached.client_options = ClientOptions {
+            mcp_tokens,
+            ..client_options
+        };
+        true
+    }
+
+    /// Stores that a client answers requests for tokens, or that it does not. Returns true if this is a change.
+    pub(crate) fn set_token_handler(&self, client: ClientId, has_handler: bool) -> bool {
+        let mut clients = self.clients.lock();
+        let mut attached = clients.iter_mut();
+        let attached = attached.find(|attached| attached.client.id == client);
+        attached.is_some_and(|attached| {
+            let before = std::mem::replace(&mut attached.client_options.mcp_tokens, has_handler);
+            before != has_handler
+        })
     }
 
     /// Removes a client.

@@ -84,6 +84,7 @@ impl HostedSession {
             feed: handle,
         });
         self.update_form_client();
+        self.report_token_handler(choice.client_options.mcp_tokens);
         if !is_first {
             self.report_forms(had_forms);
         }
@@ -108,6 +109,7 @@ impl HostedSession {
     /// resumes the session.
     pub(crate) fn detach(&self, client: ClientId) -> bool {
         let had_forms = self.has_forms();
+        self.remove_token_handler(client);
         let result = self.attached_clients.detach(client);
         self.report_forms(had_forms);
         self.update_form_client();
@@ -131,6 +133,14 @@ impl HostedSession {
     /// True if no client is attached to the session.
     pub(crate) fn is_alone(&self) -> bool {
         self.attached_clients.is_empty()
+    }
+
+    /// True if this client shows the views of MCP servers.
+    pub(crate) fn shows_apps(&self, client: ClientId) -> bool {
+        let clients = self.attached_clients();
+        let mut clients = clients.iter();
+        let attached = clients.find(|attached| attached.client.id == client);
+        attached.is_some_and(|attached| attached.client_options.mcp_apps)
     }
 
     /// True if any client fills in forms.

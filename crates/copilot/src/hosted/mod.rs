@@ -13,6 +13,7 @@ mod fixed_settings;
 mod forms;
 mod hooks;
 mod opening;
+mod program_tokens;
 mod session_choice;
 mod session_servers;
 mod tool_requests;
@@ -44,6 +45,7 @@ pub(crate) use client_tools::{DeclaredTool, ToolSelection};
 pub(crate) use feed::now;
 pub(crate) use fixed_settings::FixedSettings;
 pub(crate) use opening::OpenMode;
+pub(crate) use program_tokens::ProgramTokens;
 pub(crate) use session_choice::{ResumeChoice, SessionChoice};
 pub(crate) use session_servers::SessionServers;
 pub(crate) use unanswered_requests::UnansweredRequests;
@@ -66,6 +68,8 @@ pub(crate) struct HostedSession {
     pub(crate) facts: Arc<ClientFacts>,
     pub(crate) state: Arc<WorkspaceState>,
     pub(crate) pending: UnansweredRequests,
+    /// Requests for the tokens of these servers.
+    mcp_tokens: Arc<ProgramTokens>,
     /// MCP servers that the clients have named.
     pub(crate) servers: Option<SessionServers>,
     /// Skills of the session, with the disabled skills.
@@ -192,10 +196,11 @@ impl HostedSession {
     pub(crate) async fn close(&self, cause: Cause) -> Arc<Receipt> {
         let stopping = self.session.stop(&StopTarget::Session, cause.clone());
         let receipt = stopping.receipt().await;
-        self.session.close().await;
+        // The end of the servers withdraws their requests for tokens, and the clients receive this as a last event.
         if let Some(servers) = &self.servers {
             servers.close().await;
         }
+        self.session.close().await;
         self.no_more_calls.cancel();
         // The feeds end after they have sent the last events.
         self.feeds.close();

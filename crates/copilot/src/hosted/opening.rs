@@ -20,7 +20,7 @@ use super::client_tools::{ChosenTools, ClientTools};
 use super::exit_plan::PlanExit;
 use super::hooks::{ClientHooks, HookRequests};
 use super::{
-    FixedSettings, HostedSession, SessionChoice, SessionServers, UnansweredRequests,
+    FixedSettings, HostedSession, ProgramTokens, SessionChoice, SessionServers, UnansweredRequests,
     WorkspaceState, now,
 };
 use crate::server::CopilotServer;
@@ -141,8 +141,12 @@ impl HostedSession {
             None => Arc::new(session_state(system, &id).await),
         };
         let skills = read_skills(server, choice, &used_folder).await?;
-        let servers = SessionServers::start(system, &id, choice, &used_folder).await?;
         let host_events = broadcast::channel(HOST_EVENTS_MAX).0;
+        let all_servers = choice.parts.all_servers().into_iter();
+        let mcp_tokens = ProgramTokens::new(&attached_clients, &host_events, all_servers);
+        let mcp_tokens = Arc::new(mcp_tokens);
+        let tokens = Arc::clone(&mcp_tokens);
+        let servers = SessionServers::start(system, &id, choice, &used_folder, tokens).await?;
         let settings = settings_of(choice, &used_folder);
         let requests = HookRequests {
             session_id: id.clone(),
@@ -202,6 +206,7 @@ impl HostedSession {
                 .unwrap_or_default(),
             state,
             pending: UnansweredRequests::default(),
+            mcp_tokens,
             servers,
             skills,
             opened_at: before.map_or_else(now, |before| before.opened_at),

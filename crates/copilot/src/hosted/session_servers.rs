@@ -8,6 +8,7 @@ use allstop_runtime::{StartError, System};
 use allstop_scope::Scope;
 use allstop_tools::mcp::McpServers;
 
+use super::program_tokens::ProgramTokens;
 use super::session_choice::SessionChoice;
 
 /// Running servers.
@@ -31,12 +32,13 @@ impl SessionServers {
         session: &SessionId,
         choice: &SessionChoice,
         folder: &Path,
+        tokens: Arc<ProgramTokens>,
     ) -> Result<Option<Self>, StartError> {
         let enabled = choice.parts.enabled_servers();
         if enabled.is_empty() {
             return Ok(None);
         }
-        let servers = Arc::new(system.session_servers(&enabled, folder)?);
+        let servers = Arc::new(system.session_servers(&enabled, folder, tokens)?);
         let scope = system.start_session_servers(&servers, session).await?;
         Ok(Some(Self { servers, scope }))
     }

@@ -1,4 +1,4 @@
-//! Requests to the clients whose answer is a separate request of a client: forms and slash commands.
+//! Requests to the clients whose answer is a separate request of a client: forms, slash commands and tokens.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use tokio::sync::oneshot;
 
 /// Requests without an answer so far.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct UnansweredRequests(Arc<Mutex<HashMap<Arc<str>, oneshot::Sender<Value>>>>);
+pub(crate) struct UnansweredRequests<T = Value>(Arc<Mutex<HashMap<Arc<str>, oneshot::Sender<T>>>>);
 
 /// A request that waits for its answer. Dropping it withdraws the request.
 #[derive(Debug)]
-pub(crate) struct UnansweredRequest {
+pub(crate) struct UnansweredRequest<T> {
     id: Arc<str>,
-    all: UnansweredRequests,
-    answer: oneshot::Receiver<Value>,
+    all: UnansweredRequests<T>,
+    answer: oneshot::Receiver<T>,
 }
 
-impl UnansweredRequests {
+impl<T: Clone> UnansweredRequests<T> {
     /// Adds a request.
-    pub(crate) fn add(&self) -> UnansweredRequest {
+    pub(crate) fn add(&self) -> UnansweredRequest<T> {
         let id: Arc<str> = ulid::Ulid::generate().to_string().into();
         let (sender, answer) = oneshot::channel();
         self.0.lock().insert(Arc::clone(&id), sender);
@@ -33,13 +33,13 @@ impl UnansweredRequests {
     }
 
     /// Answers a request. Returns false if no request with this id waits.
-    pub(crate) fn answer(&self, id: &str, answer: Value) -> bool {
+    pub(crate) fn answer(&self, id: &str, answer: T) -> bool {
         let sender = self.0.lock().remove(id);
         sender.is_some_and(|sender| sender.send(answer).is_ok())
     }
 }
 
-impl UnansweredRequest {
+impl<T> UnansweredRequest<T> {
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
@@ -48,12 +48,12 @@ impl UnansweredRequest {
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the request.
-    pub(crate) async fn answer(mut self) -> Option<Value> {
+    pub(crate) async fn answer(mut self) -> Option<T> {
         (&mut self.answer).await.ok()
     }
 }
 
-impl Drop for UnansweredRequest {
+impl<T> Drop for UnansweredRequest<T> {
     fn drop(&mut self) {
         self.all.0.lock().remove(&self.id);
     }
@@ -65,7 +65,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_first_answer_counts() {
-        let all = UnansweredRequests::default();
+        let all = UnansweredRequests::<Value>::default();
         let request = all.add();
         let id = request.id().to_owned();
         assert!(all.answer(&id, 1.into()));

@@ -17,6 +17,9 @@ const EVENTS_MAX: usize = 1_000;
 /// Maximum wait for new events. The reader repeats its request afterwards.
 const WAIT_MAX: Duration = Duration::from_mins(1);
 
+/// Type of the event that requests a token for an MCP server. A client with interest in it answers such requests.
+const TOKEN_REQUEST: &str = "mcp.oauth_required";
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct EventLogParams {
@@ -26,6 +29,8 @@ struct EventLogParams {
     wait_ms: Option<u64>,
     /// Types of the events; all types if absent.
     types: Option<EventTypes>,
+    event_type: Option<String>,
+    handle: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -54,9 +59,20 @@ pub(super) fn begin(
     let session = open_session(cx, &params.session_id)?;
     let now = |answer| Ok(MethodAnswer::Now(Ok(answer)));
     let is_tail = match method {
-        // Every client receives every event of its sessions, so these methods have no effect.
-        "session.eventLog.registerInterest" => return now(json!({ "handle": "all" })),
-        "session.eventLog.releaseInterest" => return now(json!({ "success": true })),
+        // Every client receives every event of its sessions, so these methods have no other effect.
+        "session.eventLog.registerInterest" => {
+            if params.event_type.as_deref() == Some(TOKEN_REQUEST) {
+                session.add_token_handler(cx.client.id);
+                return now(json!({ "handle": TOKEN_REQUEST }));
+            }
+            return now(json!({ "handle": "all" }));
+        }
+        "session.eventLog.releaseInterest" => {
+            if params.handle.as_deref() == Some(TOKEN_REQUEST) {
+                session.remove_token_handler(cx.client.id);
+            }
+            return now(json!({ "success": true }));
+        }
         "session.eventLog.tail" => true,
         "session.eventLog.read" => false,
         unknown => return Err(RpcError::method_not_found(unknown)),

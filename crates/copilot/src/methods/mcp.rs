@@ -106,11 +106,9 @@ pub(super) fn begin(
             };
             Err(RpcError::invalid_params(message))
         }
-        "session.mcp.apps.listTools"
-        | "session.mcp.apps.callTool"
-        | "session.mcp.apps.readResource" => Err(RpcError::invalid_params(
-            "not found: MCP apps are not offered",
-        )),
+        "session.mcp.apps.listTools" | "session.mcp.apps.readResource" => Err(
+            RpcError::invalid_params("not found: of the MCP apps, only `callTool` is offered"),
+        ),
         unknown => Err(RpcError::method_not_found(unknown)),
     }
 }
@@ -166,6 +164,7 @@ pub(super) fn infos_of(server: &CopilotServer, session: &HostedSession) -> Vec<V
         let (status, error) = match server.state() {
             McpState::Ready => ("connected", None),
             McpState::Starting => ("pending", None),
+            McpState::Degraded { why, .. } if server.needs_token() => ("needs-auth", Some(why)),
             McpState::Degraded { why, .. } => ("failed", Some(why)),
             McpState::Stopped => ("stopped", None),
         };

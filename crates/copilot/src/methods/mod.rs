@@ -21,6 +21,8 @@ mod info;
 mod instructions;
 mod lifecycle;
 mod mcp;
+mod mcp_apps;
+mod mcp_tokens;
 mod messages;
 mod method;
 mod model_capabilities;
@@ -79,6 +81,8 @@ const METHODS: &[(&str, BeginMethod)] = &[
     ("session.shutdown", endings::shutdown),
     ("session.ui.elicitation", forms::ask),
     ("session.ui.handlePendingElicitation", elicitation::answer),
+    ("session.mcp.oauth.handlePendingRequest", mcp_tokens::answer),
+    ("session.mcp.apps.callTool", mcp_apps::call),
     ("sessions.fork", rewind::fork),
     ("sessions.open", server_sessions::open),
     ("llmInference.setProvider", carried::set_provider),

@@ -52,6 +52,7 @@ pub(super) struct OpenParams {
     reasoning_effort: Option<ReasoningEffort>,
     request_elicitation: Option<bool>,
     request_exit_plan_mode: Option<bool>,
+    request_mcp_apps: Option<bool>,
     model_capabilities: Option<ModelCapabilities>,
     client_name: Option<String>,
     mcp_servers: Option<BTreeMap<String, ClientServer>>,
@@ -192,6 +193,9 @@ pub(super) fn choice_of(
             user_input: params.request_user_input.unwrap_or(false),
             elicitation: params.request_elicitation.unwrap_or(false),
             plan_exit: params.request_exit_plan_mode.unwrap_or(false),
+            // The SDKs name this handler after the session is open.
+            mcp_tokens: false,
+            mcp_apps: params.request_mcp_apps.unwrap_or(false),
         },
         streaming: params.streaming.unwrap_or(false),
         requested,

@@ -12,6 +12,7 @@ mod history;
 mod hooks;
 mod key_order;
 mod limits;
+mod mcp_tokens;
 mod messages;
 mod opening_and_closing;
 mod plan_mode;

@@ -26,7 +26,7 @@ const PIPE_BYTES: usize = 64 * 1024;
 pub(crate) struct TestServer {
     server: CopilotServer,
     clients: Scope,
-    _place: TempDir,
+    place: TempDir,
 }
 
 impl TestServer {
@@ -71,8 +71,27 @@ impl TestServer {
         Self {
             server: CopilotServer::new(Arc::new(system), child("connections"), options),
             clients,
-            _place: place,
+            place,
         }
+    }
+
+    /// Files of the server that contain this text.
+    pub(crate) fn files_with(&self, text: &str) -> Vec<String> {
+        let (mut folders, mut found) = (vec![self.place.path().to_owned()], Vec::new());
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let bytes = std::fs::read(&path).unwrap_or_default();
+                    if String::from_utf8_lossy(&bytes).contains(text) {
+                        found.push(path.display().to_string());
+                    }
+                }
+            }
+        }
+        found
     }
 
     /// Connects a client that is trusted, as on standard input and output.

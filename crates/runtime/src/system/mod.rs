@@ -29,7 +29,7 @@ use allstop_model::{Model, ProviderModel, ProviderOptions, RecordingModel};
 use allstop_process::ContainmentChoice;
 use allstop_scope::Scope;
 use allstop_session::SessionRegistry;
-use allstop_tools::mcp::{McpOptions, McpServers};
+use allstop_tools::mcp::{McpOptions, McpServers, McpTokenSource};
 use allstop_tools::{
     BackgroundHost, OutputBudget, OutputFolder, PermissionPolicy, Prompter, ShellConfig, ShellTool,
 };
@@ -352,13 +352,17 @@ impl System {
         host: Arc<dyn BackgroundHost>,
     ) -> ShellTool {
         let parts = &self.parts;
-        let output_folder = OutputFolder::new(output_folder(&parts.spill_folder, session))
-            .within(Arc::clone(&parts.output_budget));
-        let mut shell = ShellConfig::new(folder, Arc::new(output_folder));
+        let mut shell = ShellConfig::new(folder, Arc::new(self.output_folder(session)));
         shell.containment = parts.containment.clone();
         shell.marker_prefix = marker_prefix(session);
         shell.env_hidden = without_exempted(&parts.hidden_variables, &parts.config.shell.env);
         ShellTool::new(shell, host)
+    }
+
+    /// Folder for the long output of a session's calls, with its limits.
+    pub fn output_folder(&self, session: &SessionId) -> OutputFolder {
+        OutputFolder::new(self.session_folder(session))
+            .within(Arc::clone(&self.parts.output_budget))
     }
 
     /// Working directory of sessions without a chosen folder.
@@ -372,7 +376,8 @@ impl System {
         output_folder(&self.parts.spill_folder, id)
     }
 
-    /// Creates further MCP servers for one session ([`SessionSetup::servers`]). Starts no server.
+    /// Creates further MCP servers for one session ([`SessionSetup::servers`]). Starts no server. Servers
+    /// that refuse access get tokens from `tokens`.
     ///
     /// # Errors
     /// Returns an error for the first server that cannot be used.
@@ -380,6 +385,7 @@ impl System {
         &self,
         servers: &[SessionMcpServer],
         folder: impl Into<PathBuf>,
+        tokens: Arc<dyn McpTokenSource>,
     ) -> Result<McpServers, StartError> {
         let parts = &self.parts;
         let context = mcp::ServerContext {
@@ -388,6 +394,7 @@ impl System {
             keys: &parts.keys,
         };
         let shared = McpOptions::new(folder, parts.spill_folder.clone())
+            .token_source(tokens)
             .containment(parts.containment.clone());
         mcp::session_servers(&context, servers, shared)
     }

@@ -8,6 +8,7 @@ use allstop_scope::{Ending, Registration};
 use rmcp::model::{ErrorData, ServerResult};
 
 use super::connection_end::ConnectionEnd;
+use super::given_tokens::TokenRefusal;
 
 /// Answer to a call, with the registration of the call.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub(super) struct AnsweredCall {
 pub(super) enum CallAnswer {
     Result(Box<ServerResult>),
     Error(ErrorData),
+    /// The server refused the request, because it needs another access token. The call has not begun.
+    NeedsToken(Box<RefusedCall>),
     /// The server reports that it has cancelled the task of the call.
     Cancelled,
     /// The server answered, but the answer cannot be parsed for this reason.
@@ -30,6 +33,14 @@ pub(super) enum CallAnswer {
     Ended(Arc<ConnectionEnd>),
 }
 
+/// A refused request of a call.
+#[derive(Debug)]
+pub(super) struct RefusedCall {
+    pub(super) refusal: TokenRefusal,
+    /// Reason of the refusal, with its remedy.
+    pub(super) why: String,
+}
+
 impl AnsweredCall {
     /// Reports the end of a call after its caller has stopped waiting.
     pub(super) fn conclude(self) {
@@ -37,7 +48,7 @@ impl AnsweredCall {
             CallAnswer::Result(_) | CallAnswer::Unreadable(_) => {
                 self.registration.finish(Ending::Returned);
             }
-            CallAnswer::Error(_) => confirmed(self.registration),
+            CallAnswer::Error(_) | CallAnswer::NeedsToken(_) => confirmed(self.registration),
             CallAnswer::Cancelled => task_cancelled(self.registration),
             CallAnswer::Cut(why) => not_confirmed(self.registration, &why),
             CallAnswer::Ended(ended) => ended.conclude(self.registration),

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::limits::{HANDSHAKE_TIMEOUT_DEFAULT, SERVER_NAME_LEN_MAX};
+use super::token_source::McpTokenSource;
 
 /// Configuration of an MCP server.
 #[derive(Debug, Clone)]
@@ -180,6 +181,8 @@ pub struct McpOptions {
     pub pipe_folder: PathBuf,
     /// Folder for the files with the tokens of logins. `None` means that servers have no login.
     pub login_folder: Option<PathBuf>,
+    /// Source of access tokens for servers with a `url` and without configured credentials. It replaces the login.
+    pub token_source: Option<Arc<dyn McpTokenSource>>,
     /// Containment of the servers' processes: the means to kill them and to prove that they are gone.
     pub containment: ContainmentChoice,
 }
@@ -191,6 +194,7 @@ impl McpOptions {
             folder: folder.into(),
             pipe_folder: pipe_folder.into(),
             login_folder: None,
+            token_source: None,
             containment: ContainmentChoice::Inherit,
         }
     }
@@ -199,6 +203,13 @@ impl McpOptions {
     #[must_use]
     pub fn login_folder(mut self, login_folder: impl Into<Option<PathBuf>>) -> Self {
         self.login_folder = login_folder.into();
+        self
+    }
+
+    /// Sets the source of access tokens.
+    #[must_use]
+    pub fn token_source(mut self, source: impl Into<Option<Arc<dyn McpTokenSource>>>) -> Self {
+        self.token_source = source.into();
         self
     }
 

@@ -16,13 +16,16 @@ use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, Service
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::call_answer::{AnsweredCall, CallAnswer, confirmed, not_confirmed, task_cancelled};
+use super::call_answer::{
+    AnsweredCall, CallAnswer, RefusedCall, confirmed, not_confirmed, task_cancelled,
+};
 use super::call_task::follow;
 use super::calls::{BegunCall, CallChannels, CallRefused, OpenCalls};
 use super::cancellation::CallCancellation;
 use super::config::OnIgnoredCancel;
 use super::connection_loss::ConnectionLoss;
 use super::elicitation::{QUESTIONS_WAITING_MAX, ask_all};
+use super::given_tokens::{AskedReasons, GivenTokens};
 use super::input_round::answers;
 use super::limits::{CALLS_MAX, CANCEL_SETTLE_BEFORE_CLOSE, PROGRESS_INTERVAL, ROUNDS_MAX};
 use super::mcp_task::{McpTask, RequestedTask};
@@ -39,6 +42,8 @@ pub(super) struct Connection {
     pub(super) peer: Peer<RoleClient>,
     pub(super) calls: Arc<OpenCalls>,
     pub(super) loss: ConnectionLoss,
+    /// `None` if no source gives tokens to the server.
+    pub(super) tokens: Option<Arc<GivenTokens>>,
     pub(super) on_ignored_cancel: OnIgnoredCancel,
     /// Time that a stop waits for the answer to a cancelled call.
     pub(super) cancel_settle: Duration,
@@ -63,6 +68,18 @@ struct SentCall<'a> {
     ended: bool,
 }
 
+/// Error of one request of a call.
+enum RequestError {
+    Failed(ToolError),
+    NeedsToken(Box<RefusedCall>),
+}
+
+impl From<ToolError> for RequestError {
+    fn from(error: ToolError) -> Self {
+        Self::Failed(error)
+    }
+}
+
 impl Connection {
     /// Runs one call of a tool. A server that needs information first gets several requests. `task` is the task that the
     /// tool requires, if any.
@@ -75,10 +92,16 @@ impl Connection {
         task: Option<RequestedTask>,
         invocation: &ToolInvocation,
     ) -> Result<ServerResult, ToolError> {
+        let mut asked = AskedReasons::new();
         for _ in 0..ROUNDS_MAX {
-            let required = match self.request(params.clone(), task, invocation).await? {
-                ServerResult::InputRequiredResult(required) => required,
-                result => return Ok(result),
+            let required = match self.request(params.clone(), task, invocation).await {
+                Ok(ServerResult::InputRequiredResult(required)) => required,
+                Ok(result) => return Ok(result),
+                Err(RequestError::Failed(error)) => return Err(error),
+                Err(RequestError::NeedsToken(refused)) => {
+                    self.replace_token(&refused, &mut asked, invocation).await?;
+                    continue;
+                }
             };
             // No request is open now, so a stop leaves nothing at the server.
             let answers = tokio::select! {
@@ -97,13 +120,40 @@ impl Connection {
         )))
     }
 
+    /// Replaces the token that the server has refused. No request is open meanwhile.
+    async fn replace_token(
+        &self,
+        refused: &RefusedCall,
+        asked: &mut AskedReasons,
+        invocation: &ToolInvocation,
+    ) -> Result<(), ToolError> {
+        let replace = async {
+            match &self.tokens {
+                Some(tokens) => tokens.replace(&refused.refusal, asked).await,
+                None => false,
+            }
+        };
+        tokio::select! {
+            biased;
+            cause = invocation.scope.stopped_at("mcp token") => {
+                Err(ToolError::new(format!("stopped: {cause}; the call was not begun")))
+            }
+            is_replaced = replace => if is_replaced {
+                Ok(())
+            } else {
+                let server = &self.server;
+                Err(ToolError::new(format!("the server `{server}` is not available: {}", refused.why)))
+            }
+        }
+    }
+
     /// Sends one request, and waits for its answer, or for the end of the task that continues it.
     async fn request(
         &self,
         params: CallToolRequestParams,
         task: Option<RequestedTask>,
         invocation: &ToolInvocation,
-    ) -> Result<ServerResult, ToolError> {
+    ) -> Result<ServerResult, RequestError> {
         let scope = &invocation.scope;
         let cancel = Arc::new(CallCancellation::new(
             self.peer.clone(),
@@ -400,7 +450,7 @@ fn conclude(
     answered: AnsweredCall,
     scope: &Scope,
     connection: &Connection,
-) -> Result<ServerResult, ToolError> {
+) -> Result<ServerResult, RequestError> {
     let AnsweredCall {
         answer,
         registration,
@@ -416,38 +466,42 @@ fn conclude(
             if scope.is_stopped() {
                 acknowledge(scope);
             }
-            Err(ToolError::new(format!(
+            Err(RequestError::Failed(ToolError::new(format!(
                 "the server `{server}` answered with an error: {}",
                 error.message
-            )))
+            ))))
+        }
+        CallAnswer::NeedsToken(refused) => {
+            confirmed(registration);
+            Err(RequestError::NeedsToken(refused))
         }
         CallAnswer::Cancelled => {
             task_cancelled(registration);
             acknowledge(scope);
-            Err(ToolError::new(format!(
+            Err(RequestError::Failed(ToolError::new(format!(
                 "the server `{server}` has cancelled the call"
-            )))
+            ))))
         }
         CallAnswer::Unreadable(why) => {
             registration.finish(Ending::Returned);
-            Err(ToolError::new(format!(
+            Err(RequestError::Failed(ToolError::new(format!(
                 "the call has ended, but the answer of the server `{server}` cannot be read: {why}"
-            )))
+            ))))
         }
         CallAnswer::Cut(why) => {
             not_confirmed(registration, &why);
             acknowledge(scope);
-            Err(ToolError::outcome_unknown(format!(
+            Err(RequestError::Failed(ToolError::outcome_unknown(format!(
                 "the call to the server `{server}` failed: {why}; its outcome is unknown"
-            )))
+            ))))
         }
         CallAnswer::Ended(ended) => {
             ended.conclude(registration);
             acknowledge(scope);
-            Err(ToolError::outcome_unknown(format!(
+            Err(RequestError::Failed(ToolError::outcome_unknown(format!(
                 "the server `{server}` ended during the call because {}; the outcome of the call is unknown",
                 ended.why
-            )))
+            ))))
         }
     }
 }

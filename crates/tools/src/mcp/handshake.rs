@@ -20,11 +20,11 @@ use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 
 use super::calls::OpenCalls;
 use super::client_handler::McpClientHandler;
+use super::http_access::HttpAccess;
 use super::http_client::HttpClient;
 use super::interceptor::{ConnectionSinks, MessageInterceptor};
 use super::legacy_events::LegacyEvents;
 use super::limits::{CALLS_MAX, CANCEL_SETTLE, CANCEL_SETTLE_CONFIRMED, MESSAGE_BYTES_MAX};
-use super::login::AccessTokens;
 use super::pipes::{ServerInput, ServerOutput};
 use super::url_query::without_queries;
 use super::web_client::web_client;
@@ -71,7 +71,7 @@ pub(super) async fn over_http(
     server: &Arc<str>,
     url: &str,
     headers: &[(String, String)],
-    access: Option<AccessTokens>,
+    access: HttpAccess,
     sinks: ConnectionSinks,
 ) -> Result<Service, String> {
     let mut named = HashMap::new();
@@ -93,6 +93,7 @@ pub(super) async fn over_http(
         client: web_client(url)?,
         server: Arc::clone(server),
         access,
+        calls: Arc::clone(&sinks.calls),
         loss: sinks.loss.clone(),
         legacy: LegacyEvents::default(),
     };

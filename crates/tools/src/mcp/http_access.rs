@@ -1,32 +1,50 @@
 //! The access token of a request over HTTP, and the reason of a refusal.
 
+use std::sync::Arc;
+
 use http::StatusCode;
 use http::header::WWW_AUTHENTICATE;
 use reqwest::{RequestBuilder, Response};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
+use super::call_answer::{CallAnswer, RefusedCall};
+use super::given_tokens::{GivenTokens, HeldToken, TokenRefusal};
 use super::http_client::{HttpClient, HttpResult};
-use super::login::McpLoginError;
+use super::login::{AccessTokens, McpLoginError};
+
+/// Origin of the access tokens of a connection.
+#[derive(Debug, Clone)]
+pub(super) enum HttpAccess {
+    /// The credentials are configured, or the server needs none.
+    Configured,
+    /// A person logs in.
+    Login(AccessTokens),
+    /// A source gives the tokens.
+    Given(Arc<GivenTokens>),
+}
 
 impl HttpClient {
-    /// Sends a request with the access token, if there is one. A refused token is renewed once.
+    /// Sends a request with the access token, if there is one. A refused token of a login is renewed once.
     pub(super) async fn send(&self, request: RequestBuilder) -> HttpResult<Response> {
         let failed = |error: McpLoginError| {
             StreamableHttpError::UnexpectedServerResponse(error.to_string().into())
         };
-        let sent = async |request: RequestBuilder, token: Option<&String>| {
+        let sent = async |request: RequestBuilder, token: Option<&str>| {
             let request = match token {
                 Some(token) => request.bearer_auth(token),
                 None => request,
             };
             request.send().await.map_err(StreamableHttpError::Client)
         };
-        let Some(access) = &self.access else {
-            return sent(request, None).await;
+        let access = match &self.access {
+            HttpAccess::Configured => return sent(request, None).await,
+            HttpAccess::Given(tokens) => return sent(request, tokens.held().secret()).await,
+            HttpAccess::Login(access) => access,
         };
         let again = request.try_clone();
         let token = access.current().await.map_err(failed)?;
-        let response = sent(request, token.as_ref()).await?;
+        let response = sent(request, token.as_deref()).await?;
         match (token, again) {
             (Some(token), Some(again)) if response.status() == StatusCode::UNAUTHORIZED => {
                 match access.renewed(&token).await.map_err(failed)? {
@@ -41,45 +59,109 @@ impl HttpClient {
     /// Token for a request that is not repeated if the server refuses the token.
     pub(super) async fn token(&self, token: Option<String>) -> Option<String> {
         match &self.access {
-            Some(access) => access.current().await.ok().flatten(),
-            None => token,
+            HttpAccess::Login(access) => access.current().await.ok().flatten(),
+            HttpAccess::Given(tokens) => tokens.held().secret().map(str::to_owned),
+            HttpAccess::Configured => token,
         }
+    }
+
+    /// The given token of the next request; `None` if no source gives tokens.
+    pub(super) fn given_token(&self) -> Option<HeldToken> {
+        match &self.access {
+            HttpAccess::Given(tokens) => Some(tokens.held()),
+            HttpAccess::Configured | HttpAccess::Login(_) => None,
+        }
+    }
+
+    /// Ends a call whose request lacks a valid token. The call asks for another token, and the connection continues.
+    /// Returns the reason of the refusal.
+    pub(super) fn refused_call(
+        &self,
+        message: &ClientJsonRpcMessage,
+        response: &Response,
+        sent: Option<HeldToken>,
+    ) -> Option<String> {
+        let (JsonRpcMessage::Request(request), Some(sent)) = (message, sent) else {
+            return None;
+        };
+        let refusal = Refusal::of(response)?;
+        let why = self.remedy(&refusal);
+        let refused = CallAnswer::NeedsToken(Box::new(RefusedCall {
+            refusal: TokenRefusal::new(response, sent),
+            why: why.clone(),
+        }));
+        let is_call = self.calls.answer(&request.id, refused).is_ok();
+        is_call.then_some(why)
     }
 
     /// Reason of a refusal, with its remedy. The body is not shown, because it may contain the credentials.
     pub(super) fn refusal(&self, response: &Response) -> Option<String> {
+        let refusal = Refusal::of(response)?;
+        match &self.access {
+            HttpAccess::Login(access) => {
+                if let Some(challenge) = refusal.challenge {
+                    access.login.challenged(challenge);
+                }
+            }
+            HttpAccess::Given(tokens) => {
+                let refusal = TokenRefusal::new(response, tokens.held());
+                tokens.set_refused(Some(refusal));
+            }
+            HttpAccess::Configured => {}
+        }
+        Some(self.remedy(&refusal))
+    }
+
+    fn remedy(&self, refusal: &Refusal<'_>) -> String {
+        let (server, status) = (&self.server, refusal.status);
+        let scopes = refusal.challenge.and_then(wanted_scopes);
+        match (&self.access, refusal.challenge) {
+            (HttpAccess::Login(_), Some(_)) => match scopes.filter(|_| refusal.lacks_rights) {
+                Some(scopes) => {
+                    let flags = scopes.split(' ').map(|scope| format!(" --scope {scope}"));
+                    let flags: String = flags.collect();
+                    format!("it needs more rights; run `allstop mcp login {server}{flags}`")
+                }
+                None => format!(
+                    "it refused access with HTTP {status}; run `allstop mcp login {server}`"
+                ),
+            },
+            (HttpAccess::Given(tokens), _) if tokens.has_handler() => format!(
+                "it refused access with HTTP {status}; the program of the session has to return a valid token"
+            ),
+            _ => format!(
+                "it refused access with HTTP {status}; set `bearer_token_env` or `headers` to valid credentials in the section `[mcp.servers.{server}]`"
+            ),
+        }
+    }
+}
+
+/// A response that refuses the credentials.
+struct Refusal<'a> {
+    status: StatusCode,
+    challenge: Option<&'a str>,
+    lacks_rights: bool,
+}
+
+impl<'a> Refusal<'a> {
+    fn of(response: &'a Response) -> Option<Self> {
         let status = response.status();
-        let challenge = response.headers().get(WWW_AUTHENTICATE);
-        let challenge = challenge.and_then(|challenge| challenge.to_str().ok());
-        let scopes = challenge.and_then(wanted_scopes);
+        let challenge = challenge_of(response);
         let lacks_rights =
             challenge.is_some_and(|challenge| challenge.contains("insufficient_scope"));
         let is_refusal =
             status == StatusCode::UNAUTHORIZED || (status == StatusCode::FORBIDDEN && lacks_rights);
-        if !is_refusal {
-            return None;
-        }
-        let server = &self.server;
-        let login = self.access.as_ref().zip(challenge);
-        Some(match login {
-            Some((access, challenge)) => {
-                access.login.challenged(challenge);
-                match scopes.filter(|_| lacks_rights) {
-                    Some(scopes) => {
-                        let flags = scopes.split(' ').map(|scope| format!(" --scope {scope}"));
-                        let flags: String = flags.collect();
-                        format!("it needs more rights; run `allstop mcp login {server}{flags}`")
-                    }
-                    None => format!(
-                        "it refused access with HTTP {status}; run `allstop mcp login {server}`"
-                    ),
-                }
-            }
-            None => format!(
-                "it refused access with HTTP {status}; set `bearer_token_env` or `headers` to valid credentials in the section `[mcp.servers.{server}]`"
-            ),
+        is_refusal.then_some(Self {
+            status,
+            challenge,
+            lacks_rights,
         })
     }
+}
+
+/// Header of a refusal that names the necessary credentials.
+pub(super) fn challenge_of(response: &Response) -> Option<&str> {
+    response.headers().get(WWW_AUTHENTICATE)?.to_str().ok()
 }
 
 /// Rights that a refusal names, separated by blanks. Characters that no right contains end the list, so the result can be

@@ -22,12 +22,13 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
+use super::calls::OpenCalls;
 use super::connection_loss::ConnectionLoss;
 use super::deep_answer::replacement;
 use super::discovery;
+use super::http_access::HttpAccess;
 use super::legacy_events::{LegacyEvents, is_refused_handshake};
 use super::limits::{ERROR_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
-use super::login::AccessTokens;
 
 /// Reason why this side ends a connection, over HTTP or over pipes: a message must not be parsed.
 pub(super) const RESERVED_KEY: &str = "it sent an object with a key that is reserved";
@@ -38,8 +39,8 @@ pub(super) struct HttpClient {
     pub(super) client: reqwest::Client,
     /// Name of the server.
     pub(super) server: Arc<str>,
-    /// Access tokens of a login. `None` if the credentials are configured.
-    pub(super) access: Option<AccessTokens>,
+    pub(super) access: HttpAccess,
+    pub(super) calls: Arc<OpenCalls>,
     pub(super) loss: ConnectionLoss,
     pub(super) legacy: LegacyEvents,
 }
@@ -74,7 +75,11 @@ impl StreamableHttpClient for HttpClient {
         if let Some(id) = discovery::request_id(&message) {
             return self.discover(post, id).await;
         }
+        let given = self.given_token();
         let response = self.send(post).await?;
+        if let Some(why) = self.refused_call(&message, &response, given) {
+            return Err(StreamableHttpError::UnexpectedServerResponse(why.into()));
+        }
         if response.status() == StatusCode::NOT_FOUND && session.is_some() {
             return Err(StreamableHttpError::SessionExpired);
         }
@@ -152,7 +157,7 @@ impl HttpClient {
     ) -> HttpResult<StreamableHttpPostResponse> {
         let status = response.status();
         if let Some(why) = self.refusal(&response) {
-            if status == StatusCode::UNAUTHORIZED {
+            if status == StatusCode::UNAUTHORIZED || matches!(self.access, HttpAccess::Given(_)) {
                 self.loss.access_denied(&why);
             }
             return Err(StreamableHttpError::UnexpectedServerResponse(why.into()));

@@ -84,6 +84,12 @@ pub const HANDSHAKE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
 /// loaded.
 pub(super) const DISCOVERY_WAIT: Duration = Duration::from_secs(5);
 
+/// Maximum wait for an access token from a program. A person may have to log in with a browser, as in the limit of a call.
+pub(super) const TOKEN_WAIT_MAX: Duration = CALL_TIMEOUT_DEFAULT;
+
+/// Maximum time to read the document about a server that needs a token. The request for the token waits for it.
+pub(super) const METADATA_WAIT: Duration = Duration::from_secs(5);
+
 /// Maximum number of requests for one call. A server may ask for more information after each request, and a call with
 /// more questions is not finished by answering them.
 pub(super) const ROUNDS_MAX: usize = 10;

@@ -10,6 +10,7 @@ use tokio::sync::{Notify, watch};
 use super::config::{McpOptions, McpServerConfig, McpTransport};
 use super::connection::Connection;
 use super::convert::McpToolDefinition;
+use super::given_tokens::GivenTokens;
 use super::http_access::wanted_scopes;
 use super::login::ServerLogin;
 use super::state::{McpState, ServerLifetime, ServerState};
@@ -32,21 +33,32 @@ pub struct McpServer {
     pub(super) lifetime: watch::Sender<ServerLifetime>,
     /// `None` if the server needs no login, because it is a process or has configured credentials.
     pub(super) login: Option<Arc<ServerLogin>>,
+    /// `None` without a source of tokens, or if the server needs no token.
+    pub(super) tokens: Option<Arc<GivenTokens>>,
 }
 
 impl McpServer {
     pub(super) fn new(config: McpServerConfig, options: Arc<McpOptions>) -> Self {
-        let login = match (&config.transport, &options.login_folder) {
-            (McpTransport::Http { url, headers }, Some(folder)) => {
-                let is_credential =
-                    |(name, _): &(String, String)| name.eq_ignore_ascii_case("authorization");
-                (!headers.iter().any(is_credential))
-                    .then(|| Arc::new(ServerLogin::new(&config.name, url, folder)))
+        let (name, mut login, mut tokens) = (&config.name, None, None);
+        let is_credential =
+            |(name, _): &(String, String)| name.eq_ignore_ascii_case("authorization");
+        if let McpTransport::Http { url, headers } = &config.transport
+            && !headers.iter().any(is_credential)
+        {
+            match (&options.token_source, &options.login_folder) {
+                (Some(source), _) => {
+                    let source = Arc::clone(source);
+                    tokens = Some(Arc::new(GivenTokens::new(name, url, source)));
+                }
+                (None, Some(folder)) => {
+                    login = Some(Arc::new(ServerLogin::new(name, url, folder)));
+                }
+                (None, None) => {}
             }
-            _ => None,
-        };
+        }
         Self {
             login,
+            tokens,
             config,
             options,
             state: watch::Sender::new(ServerState::Stopped),
@@ -78,6 +90,12 @@ impl McpServer {
     /// Rights that the server wanted with its last refusal, separated by blanks.
     pub fn wanted_scopes(&self) -> Option<String> {
         wanted_scopes(&self.login.as_ref()?.challenge()?)
+    }
+
+    /// True if the server is unavailable because it refused access, and a source could give it a token.
+    pub fn needs_token(&self) -> bool {
+        let tokens = self.tokens.as_ref();
+        tokens.is_some_and(|tokens| tokens.is_refused())
     }
 
     /// Names of the tools in the last list, as the server names them.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_scope::{Scope, ScopeOptions, WorkCx};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::calls::OpenCalls;
@@ -12,7 +13,9 @@ use super::config::McpTransport;
 use super::connection::Connection;
 use super::connection_end::ConnectionEnd;
 use super::connection_loss::{LossKind, LossReason};
+use super::given_tokens::AskedReasons;
 use super::handshake::{FirstRequest, Service, cancel_settle, over_http, over_pipes};
+use super::http_access::HttpAccess;
 use super::interceptor::ConnectionSinks;
 use super::limits::{
     CLOSE_WAIT, CONNECTION_GOOD_AFTER, RECONNECT_FIRST, RECONNECT_MAX, RECONNECT_TRIES_MAX,
@@ -43,6 +46,8 @@ enum ConnectionAttempt {
 pub(super) async fn supervise(server: Arc<McpServer>, cx: WorkCx) {
     let mut failed = 0;
     let mut first = FirstRequest::Discover;
+    let mut asked = AskedReasons::new();
+    let mut arrivals = server.tokens.as_ref().map(|tokens| tokens.arrivals());
     loop {
         server.state.send_replace(ServerState::Starting);
         match attempt(&server, cx.scope(), first).await {
@@ -59,6 +64,22 @@ pub(super) async fn supervise(server: Arc<McpServer>, cx: WorkCx) {
                 was_good,
                 is_denied,
             } => {
+                if was_good {
+                    asked.clear();
+                }
+                if let Some(arrivals) = &mut arrivals {
+                    // A handler that arrives during the request is asked, too.
+                    arrivals.mark_unchanged();
+                }
+                if is_denied {
+                    let is_replaced = tokio::select! {
+                        is_replaced = replace_token(&server, &mut asked) => is_replaced,
+                        () = end_requested(&server, cx.scope()) => break,
+                    };
+                    if is_replaced {
+                        continue;
+                    }
+                }
                 failed = if was_good { 1 } else { failed + 1 };
                 tracing::warn!(server = %server.name(), %why, failed, "an MCP server is not available");
                 let retries = failed < RECONNECT_TRIES_MAX && !is_denied;
@@ -73,10 +94,11 @@ pub(super) async fn supervise(server: Arc<McpServer>, cx: WorkCx) {
                     tokio::select! {
                         () = server.wake.notified() => {}
                         () = logged_in(&server) => {}
+                        () = arrived(&mut arrivals) => {}
                     }
                 };
                 tokio::select! {
-                    () = pause => {}
+                    () = pause => asked.clear(),
                     () = end_requested(&server, cx.scope()) => break,
                 }
             }
@@ -86,6 +108,25 @@ pub(super) async fn supervise(server: Arc<McpServer>, cx: WorkCx) {
         cx.acknowledge("mcp server");
     }
     server.state.send_replace(ServerState::Stopped);
+}
+
+/// Asks for another token after a refusal. Returns true if the source has given one.
+async fn replace_token(server: &McpServer, asked: &mut AskedReasons) -> bool {
+    match &server.tokens {
+        Some(tokens) => tokens.replace_refused(asked).await,
+        None => false,
+    }
+}
+
+/// Resolves when a handler has arrived that can give a token.
+async fn arrived(arrivals: &mut Option<watch::Receiver<u64>>) {
+    let is_lost = match arrivals {
+        Some(arrivals) => arrivals.changed().await.is_err(),
+        None => true,
+    };
+    if is_lost {
+        std::future::pending().await
+    }
 }
 
 /// Resolves when the person has logged in at the server, in this process or in another one.
@@ -171,6 +212,9 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope, first: FirstRequest) ->
             return not_established(ended.why.to_string());
         }
     };
+    if let Some(tokens) = &server.tokens {
+        tokens.set_refused(None);
+    }
     server
         .state
         .send_replace(ServerState::Ready(Arc::new(Connection {
@@ -178,6 +222,7 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope, first: FirstRequest) ->
             peer: service.peer().clone(),
             calls: Arc::clone(&sinks.calls),
             loss: sinks.loss.clone(),
+            tokens: server.tokens.clone(),
             on_ignored_cancel: server.config.on_ignored_cancel,
             cancel_settle: cancel_settle(service.peer()),
             lifetime: server.is_process().then(|| server.lifetime.subscribe()),
@@ -221,10 +266,14 @@ async fn establish(
     let sinks = sinks.clone();
     let service = match (&server.config.transport, process, pipes) {
         (McpTransport::Http { url, headers }, ..) => {
-            let access = server.login.clone().map(|login| AccessTokens {
-                login,
-                scope: scope.clone(),
-            });
+            let access = match (&server.tokens, &server.login) {
+                (Some(tokens), _) => HttpAccess::Given(Arc::clone(tokens)),
+                (None, Some(login)) => HttpAccess::Login(AccessTokens {
+                    login: Arc::clone(login),
+                    scope: scope.clone(),
+                }),
+                (None, None) => HttpAccess::Configured,
+            };
             over_http(server.name(), url, headers, access, sinks).await?
         }
         (_, Some(process), Some(pipes)) => {
