@@ -38,7 +38,7 @@ pub(crate) fn renamed(tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
         names::READ => (
             "view",
             json!({
-                "path": string("The file."),
+                "path": string("The file, or the folder to list."),
                 "view_range": {
                     "type": "array",
                     "items": { "type": "integer" },

@@ -39,11 +39,13 @@ function textOf(content) {
   return content.map((part) => part.text ?? "").join("\n");
 }
 
-// Groups adjacent messages of a role, without system messages.
+// Groups adjacent messages of a role, without system messages. The official runtime adds the text of a loaded skill as a
+// message of the user, which Allstop returns as the result of the tool.
 function turnsOf(messages) {
   const turns = [];
   for (const message of messages ?? []) {
     if (message.role === "system" || message.role === "developer") continue;
+    if (message.role === "user" && textOf(message.content).startsWith("<skill-context")) continue;
     let turn = turns.at(-1);
     if (turn?.role !== message.role) {
       turn = { role: message.role, texts: [], calls: [] };

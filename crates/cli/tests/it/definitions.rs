@@ -168,9 +168,9 @@ fn model_loads_a_skill_and_reads_its_files() {
     let read = serde_json::json!({ "path": file }).to_string();
     let answers = || {
         [
-            ServerAnswer::stream().tool_call("call_a", "skill", r#"{"name":"release"}"#),
+            ServerAnswer::stream().tool_call("call_a", "skill", r#"{"skill":"release"}"#),
             ServerAnswer::stream().tool_call("call_b", "read", &read),
-            ServerAnswer::stream().tool_call("call_c", "skill", r#"{"name":"nosuch"}"#),
+            ServerAnswer::stream().tool_call("call_c", "skill", r#"{"skill":"nosuch"}"#),
             ServerAnswer::text("Done."),
         ]
     };

@@ -67,7 +67,7 @@ impl SkillDefinition {
 #[serde(deny_unknown_fields)]
 struct SkillArguments {
     /// Name of the skill.
-    name: String,
+    skill: String,
 }
 
 /// Tool with which the model loads a skill. The answer comes from memory, so the call starts no work.
@@ -111,11 +111,11 @@ impl SkillTool {
         let arguments = SkillArguments::deserialize(&*invocation.arguments).map_err(|error| {
             ToolError::new(format!("wrong arguments for `{}`: {error}", names::SKILL))
         })?;
-        let skill = self.skills.get(&arguments.name).ok_or_else(|| {
+        let skill = self.skills.get(&arguments.skill).ok_or_else(|| {
             let known: Vec<&str> = self.skills.keys().map(String::as_str).collect();
             ToolError::new(format!(
                 "unknown skill {:?}; known skills: {}",
-                arguments.name,
+                arguments.skill,
                 known.join(", ")
             ))
         })?;

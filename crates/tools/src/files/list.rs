@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::error::FileError;
 use super::open;
 use super::tool::{FileAnswer, FileTool, StopCheck};
-use super::workspace::{FolderAccess, Workspace};
+use super::workspace::{FolderAccess, LocatedPath, Workspace};
 use crate::file_state::FileState;
 use crate::names;
 
@@ -39,42 +39,47 @@ impl FileTool for ListArguments {
         _: Option<FileState>,
     ) -> Result<FileAnswer, FileError> {
         let located = workspace.locate(self.path.as_deref().unwrap_or("."), FolderAccess::Read)?;
-        let path = &located.shown;
-        let folder = open::folder(&located)?;
-        let entries = Dir::read_from(&folder).map_err(FileError::io("could not list", path))?;
-        let mut lines = Vec::new();
-        for entry in entries {
-            stop.check()?;
-            let entry = entry.map_err(FileError::io("could not list", path))?;
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
-            }
-            if lines.len() == ENTRIES_READ_MAX {
-                break;
-            }
-            let mut line = name.to_string_lossy().into_owned();
-            let kind = match entry.file_type() {
-                // Some file systems do not report the type.
-                FileType::Unknown => statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)
-                    .map_or(FileType::Unknown, |stat| {
-                        FileType::from_raw_mode(stat.st_mode)
-                    }),
-                kind => kind,
-            };
-            match kind {
-                FileType::Directory => line.push('/'),
-                FileType::Symlink => {
-                    let target = readlinkat(&folder, name, Vec::new()).unwrap_or_default();
-                    line = format!("{line} -> {}", target.to_string_lossy());
-                }
-                FileType::RegularFile | FileType::Unknown => {}
-                _ => line.push_str(" (not a regular file)"),
-            }
-            lines.push(line);
-        }
-        Ok(text(lines).into())
+        entries(&located, stop)
     }
+}
+
+/// Lists the entries of a folder.
+pub(super) fn entries(located: &LocatedPath, stop: &StopCheck) -> Result<FileAnswer, FileError> {
+    let path = &located.shown;
+    let folder = open::folder(located)?;
+    let entries = Dir::read_from(&folder).map_err(FileError::io("could not list", path))?;
+    let mut lines = Vec::new();
+    for entry in entries {
+        stop.check()?;
+        let entry = entry.map_err(FileError::io("could not list", path))?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        if lines.len() == ENTRIES_READ_MAX {
+            break;
+        }
+        let mut line = name.to_string_lossy().into_owned();
+        let kind = match entry.file_type() {
+            // Some file systems do not report the type.
+            FileType::Unknown => statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)
+                .map_or(FileType::Unknown, |stat| {
+                    FileType::from_raw_mode(stat.st_mode)
+                }),
+            kind => kind,
+        };
+        match kind {
+            FileType::Directory => line.push('/'),
+            FileType::Symlink => {
+                let target = readlinkat(&folder, name, Vec::new()).unwrap_or_default();
+                line = format!("{line} -> {}", target.to_string_lossy());
+            }
+            FileType::RegularFile | FileType::Unknown => {}
+            _ => line.push_str(" (not a regular file)"),
+        }
+        lines.push(line);
+    }
+    Ok(text(lines).into())
 }
 
 fn text(mut lines: Vec<String>) -> String {

@@ -1,4 +1,4 @@
-//! `read`: a part of a text file, or an image.
+//! `read`: a part of a text file, an image, or the entries of a folder.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::error::FileError;
-use super::open;
 use super::tool::{FileAnswer, FileTool, StopCheck};
 use super::workspace::{FolderAccess, Workspace};
+use super::{list, open};
 use crate::file_state::FileState;
 use crate::names;
 
@@ -44,7 +44,7 @@ impl FileTool for ReadArguments {
     const NAME: &'static str = names::READ;
     const DESCRIPTION: &'static str = "Reads a text file, from line `offset` on if given. Long files come in parts: \
         the end of the answer names the offset of the next part. Also reads an image (PNG, JPEG, GIF or WebP): the \
-        answer contains the image.";
+        answer contains the image. Lists a folder.";
     const EFFECT: Effect = Effect::ReadOnly;
 
     fn run(
@@ -54,7 +54,10 @@ impl FileTool for ReadArguments {
         _: Option<FileState>,
     ) -> Result<FileAnswer, FileError> {
         let located = workspace.locate(&self.path, FolderAccess::Read)?;
-        let (file, stat) = open::file(&located)?;
+        let (file, stat) = match open::file(&located) {
+            Err(FileError::IsFolder { .. }) => return list::entries(&located, stop),
+            opened => opened?,
+        };
         let path = located.shown;
         let io = |source| FileError::Io {
             action: "could not read",
