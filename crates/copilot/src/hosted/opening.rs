@@ -123,11 +123,10 @@ impl HostedSession {
     ) -> Result<Arc<Self>, StartError> {
         let system: &System = server.system();
         let attached_clients = choice.providers.route.bind(&id);
-        let asks_user = choice.client_options.user_input;
         let tools = ClientTools::new(
             choice.filter_of_agent(),
             Arc::clone(&attached_clients),
-            asks_user,
+            choice.client_options.user_input,
         );
         let tools = Arc::new(tools);
         let generation = tools.declare(choice.declared.clone().unwrap_or_default());
@@ -142,11 +141,8 @@ impl HostedSession {
         };
         let skills = read_skills(server, choice, &used_folder).await?;
         let host_events = broadcast::channel(HOST_EVENTS_MAX).0;
-        let all_servers = choice.parts.all_servers().into_iter();
-        let mcp_tokens = ProgramTokens::new(&attached_clients, &host_events, all_servers);
-        let mcp_tokens = Arc::new(mcp_tokens);
-        let tokens = Arc::clone(&mcp_tokens);
-        let servers = SessionServers::start(system, &id, choice, &used_folder, tokens).await?;
+        let mcp_tokens = ProgramTokens::new(choice, &attached_clients, &host_events);
+        let servers = SessionServers::start(system, &id, choice, &used_folder, &mcp_tokens).await?;
         let settings = settings_of(choice, &used_folder);
         let requests = HookRequests {
             session_id: id.clone(),

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 
 use super::attached_clients::AttachedClients;
-use super::{HostedSession, UnansweredRequests};
-use crate::client_parts::{ClientServer, server_name};
+use super::{HostedSession, SessionChoice, UnansweredRequests};
+use crate::client_parts::server_name;
 use crate::connection::ClientId;
 use crate::translate::HostEvent;
 
@@ -60,11 +60,12 @@ fn send(host_events: &broadcast::Sender<HostEvent>, kind: &'static str, data: Va
 }
 
 impl ProgramTokens {
-    pub(super) fn new<'a>(
+    pub(super) fn new(
+        choice: &SessionChoice,
         attached_clients: &Arc<AttachedClients>,
         host_events: &broadcast::Sender<HostEvent>,
-        servers: impl Iterator<Item = (&'a String, &'a ClientServer)>,
-    ) -> Self {
+    ) -> Arc<Self> {
+        let servers = choice.parts.all_servers().into_iter();
         let servers = servers.map(|(name, server)| {
             let named = NamedServer {
                 name: name.clone(),
@@ -72,14 +73,14 @@ impl ProgramTokens {
             };
             (server_name(name).into_owned(), named)
         });
-        Self {
+        Arc::new(Self {
             attached_clients: Arc::clone(attached_clients),
             host_events: host_events.clone(),
             servers: servers.collect(),
             open: UnansweredRequests::default(),
             arrivals: watch::Sender::new(0),
             departures: watch::Sender::new(0),
-        }
+        })
     }
 
     fn arrived(&self) {

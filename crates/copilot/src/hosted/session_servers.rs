@@ -32,12 +32,13 @@ impl SessionServers {
         session: &SessionId,
         choice: &SessionChoice,
         folder: &Path,
-        tokens: Arc<ProgramTokens>,
+        tokens: &Arc<ProgramTokens>,
     ) -> Result<Option<Self>, StartError> {
         let enabled = choice.parts.enabled_servers();
         if enabled.is_empty() {
             return Ok(None);
         }
+        let tokens = Arc::<ProgramTokens>::clone(tokens);
         let servers = Arc::new(system.session_servers(&enabled, folder, tokens)?);
         let scope = system.start_session_servers(&servers, session).await?;
         Ok(Some(Self { servers, scope }))

@@ -16,10 +16,9 @@ use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, Service
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::call_answer::{
-    AnsweredCall, CallAnswer, RefusedCall, confirmed, not_confirmed, task_cancelled,
-};
+use super::call_answer::{AnsweredCall, CallAnswer, confirmed, not_confirmed, task_cancelled};
 use super::call_task::follow;
+use super::call_token::{CallRequestError, replace_token};
 use super::calls::{BegunCall, CallChannels, CallRefused, OpenCalls};
 use super::cancellation::CallCancellation;
 use super::config::OnIgnoredCancel;
@@ -68,18 +67,6 @@ struct SentCall<'a> {
     ended: bool,
 }
 
-/// Error of one request of a call.
-enum RequestError {
-    Failed(ToolError),
-    NeedsToken(Box<RefusedCall>),
-}
-
-impl From<ToolError> for RequestError {
-    fn from(error: ToolError) -> Self {
-        Self::Failed(error)
-    }
-}
-
 impl Connection {
     /// Runs one call of a tool. A server that needs information first gets several requests. `task` is the task that the
     /// tool requires, if any.
@@ -97,9 +84,10 @@ impl Connection {
             let required = match self.request(params.clone(), task, invocation).await {
                 Ok(ServerResult::InputRequiredResult(required)) => required,
                 Ok(result) => return Ok(result),
-                Err(RequestError::Failed(error)) => return Err(error),
-                Err(RequestError::NeedsToken(refused)) => {
-                    self.replace_token(&refused, &mut asked, invocation).await?;
+                Err(CallRequestError::Failed(error)) => return Err(error),
+                Err(CallRequestError::NeedsToken(refused)) => {
+                    let tokens = self.tokens.as_deref();
+                    replace_token(tokens, &refused, &mut asked, invocation).await?;
                     continue;
                 }
             };
@@ -120,40 +108,13 @@ impl Connection {
         )))
     }
 
-    /// Replaces the token that the server has refused. No request is open meanwhile.
-    async fn replace_token(
-        &self,
-        refused: &RefusedCall,
-        asked: &mut AskedReasons,
-        invocation: &ToolInvocation,
-    ) -> Result<(), ToolError> {
-        let replace = async {
-            match &self.tokens {
-                Some(tokens) => tokens.replace(&refused.refusal, asked).await,
-                None => false,
-            }
-        };
-        tokio::select! {
-            biased;
-            cause = invocation.scope.stopped_at("mcp token") => {
-                Err(ToolError::new(format!("stopped: {cause}; the call was not begun")))
-            }
-            is_replaced = replace => if is_replaced {
-                Ok(())
-            } else {
-                let server = &self.server;
-                Err(ToolError::new(format!("the server `{server}` is not available: {}", refused.why)))
-            }
-        }
-    }
-
     /// Sends one request, and waits for its answer, or for the end of the task that continues it.
     async fn request(
         &self,
         params: CallToolRequestParams,
         task: Option<RequestedTask>,
         invocation: &ToolInvocation,
-    ) -> Result<ServerResult, RequestError> {
+    ) -> Result<ServerResult, CallRequestError> {
         let scope = &invocation.scope;
         let cancel = Arc::new(CallCancellation::new(
             self.peer.clone(),
@@ -450,7 +411,7 @@ fn conclude(
     answered: AnsweredCall,
     scope: &Scope,
     connection: &Connection,
-) -> Result<ServerResult, RequestError> {
+) -> Result<ServerResult, CallRequestError> {
     let AnsweredCall {
         answer,
         registration,
@@ -466,42 +427,44 @@ fn conclude(
             if scope.is_stopped() {
                 acknowledge(scope);
             }
-            Err(RequestError::Failed(ToolError::new(format!(
+            Err(CallRequestError::Failed(ToolError::new(format!(
                 "the server `{server}` answered with an error: {}",
                 error.message
             ))))
         }
         CallAnswer::NeedsToken(refused) => {
             confirmed(registration);
-            Err(RequestError::NeedsToken(refused))
+            Err(CallRequestError::NeedsToken(refused))
         }
         CallAnswer::Cancelled => {
             task_cancelled(registration);
             acknowledge(scope);
-            Err(RequestError::Failed(ToolError::new(format!(
+            Err(CallRequestError::Failed(ToolError::new(format!(
                 "the server `{server}` has cancelled the call"
             ))))
         }
         CallAnswer::Unreadable(why) => {
             registration.finish(Ending::Returned);
-            Err(RequestError::Failed(ToolError::new(format!(
+            Err(CallRequestError::Failed(ToolError::new(format!(
                 "the call has ended, but the answer of the server `{server}` cannot be read: {why}"
             ))))
         }
         CallAnswer::Cut(why) => {
             not_confirmed(registration, &why);
             acknowledge(scope);
-            Err(RequestError::Failed(ToolError::outcome_unknown(format!(
-                "the call to the server `{server}` failed: {why}; its outcome is unknown"
-            ))))
+            Err(CallRequestError::Failed(ToolError::outcome_unknown(
+                format!("the call to the server `{server}` failed: {why}; its outcome is unknown"),
+            )))
         }
         CallAnswer::Ended(ended) => {
             ended.conclude(registration);
             acknowledge(scope);
-            Err(RequestError::Failed(ToolError::outcome_unknown(format!(
-                "the server `{server}` ended during the call because {}; the outcome of the call is unknown",
-                ended.why
-            ))))
+            Err(CallRequestError::Failed(ToolError::outcome_unknown(
+                format!(
+                    "the server `{server}` ended during the call because {}; the outcome of the call is unknown",
+                    ended.why
+                ),
+            )))
         }
     }
 }

@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use reqwest::header::WWW_AUTHENTICATE;
 use reqwest::{Response, StatusCode, Url};
 use rmcp::transport::auth::WWWAuthenticateParams;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
-use super::http_access::challenge_of;
 use super::limits::{ERROR_BODY_BYTES_MAX, METADATA_WAIT, TOKEN_WAIT_MAX};
 use super::token_source::{
     McpChallenge, McpToken, McpTokenReason, McpTokenRequest, McpTokenSource,
@@ -55,13 +55,15 @@ pub(super) struct TokenRefusal {
     sent: HeldToken,
 }
 
-/// Reasons for which the token of one call, or of one connection, was requested. Each reason counts once, so a server
-/// that refuses all tokens cannot cause endless requests.
+/// Reasons of the earlier requests for a call, or for a connection. A reason is not repeated, so a server that refuses all
+/// tokens cannot cause endless requests.
 pub(super) type AskedReasons = BTreeSet<McpTokenReason>;
 
 impl TokenRefusal {
     pub(super) fn new(response: &Response, sent: HeldToken) -> Self {
-        let challenge = challenge_of(response).unwrap_or_default();
+        let challenge = response.headers().get(WWW_AUTHENTICATE);
+        let challenge = challenge.and_then(|challenge| challenge.to_str().ok());
+        let challenge = challenge.unwrap_or_default();
         let params = WWWAuthenticateParams::parse(challenge, response.url());
         Self {
             lacks_rights: response.status() == StatusCode::FORBIDDEN,

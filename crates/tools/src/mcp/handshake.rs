@@ -20,12 +20,12 @@ use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 
 use super::calls::OpenCalls;
 use super::client_handler::McpClientHandler;
-use super::http_access::HttpAccess;
 use super::http_client::HttpClient;
 use super::interceptor::{ConnectionSinks, MessageInterceptor};
 use super::legacy_events::LegacyEvents;
 use super::limits::{CALLS_MAX, CANCEL_SETTLE, CANCEL_SETTLE_CONFIRMED, MESSAGE_BYTES_MAX};
 use super::pipes::{ServerInput, ServerOutput};
+use super::token_origin::TokenOrigin;
 use super::url_query::without_queries;
 use super::web_client::web_client;
 
@@ -71,7 +71,7 @@ pub(super) async fn over_http(
     server: &Arc<str>,
     url: &str,
     headers: &[(String, String)],
-    access: HttpAccess,
+    access: TokenOrigin,
     sinks: ConnectionSinks,
 ) -> Result<Service, String> {
     let mut named = HashMap::new();

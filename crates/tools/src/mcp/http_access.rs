@@ -1,7 +1,5 @@
 //! The access token of a request over HTTP, and the reason of a refusal.
 
-use std::sync::Arc;
-
 use http::StatusCode;
 use http::header::WWW_AUTHENTICATE;
 use reqwest::{RequestBuilder, Response};
@@ -9,20 +7,10 @@ use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
 use super::call_answer::{CallAnswer, RefusedCall};
-use super::given_tokens::{GivenTokens, HeldToken, TokenRefusal};
+use super::given_tokens::{HeldToken, TokenRefusal};
 use super::http_client::{HttpClient, HttpResult};
-use super::login::{AccessTokens, McpLoginError};
-
-/// Origin of the access tokens of a connection.
-#[derive(Debug, Clone)]
-pub(super) enum HttpAccess {
-    /// The credentials are configured, or the server needs none.
-    Configured,
-    /// A person logs in.
-    Login(AccessTokens),
-    /// A source gives the tokens.
-    Given(Arc<GivenTokens>),
-}
+use super::login::McpLoginError;
+use super::token_origin::TokenOrigin;
 
 impl HttpClient {
     /// Sends a request with the access token, if there is one. A refused token of a login is renewed once.
@@ -38,9 +26,9 @@ impl HttpClient {
             request.send().await.map_err(StreamableHttpError::Client)
         };
         let access = match &self.access {
-            HttpAccess::Configured => return sent(request, None).await,
-            HttpAccess::Given(tokens) => return sent(request, tokens.held().secret()).await,
-            HttpAccess::Login(access) => access,
+            TokenOrigin::Configured => return sent(request, None).await,
+            TokenOrigin::Given(tokens) => return sent(request, tokens.held().secret()).await,
+            TokenOrigin::Login(access) => access,
         };
         let again = request.try_clone();
         let token = access.current().await.map_err(failed)?;
@@ -59,17 +47,17 @@ impl HttpClient {
     /// Token for a request that is not repeated if the server refuses the token.
     pub(super) async fn token(&self, token: Option<String>) -> Option<String> {
         match &self.access {
-            HttpAccess::Login(access) => access.current().await.ok().flatten(),
-            HttpAccess::Given(tokens) => tokens.held().secret().map(str::to_owned),
-            HttpAccess::Configured => token,
+            TokenOrigin::Login(access) => access.current().await.ok().flatten(),
+            TokenOrigin::Given(tokens) => tokens.held().secret().map(str::to_owned),
+            TokenOrigin::Configured => token,
         }
     }
 
     /// The given token of the next request; `None` if no source gives tokens.
     pub(super) fn given_token(&self) -> Option<HeldToken> {
         match &self.access {
-            HttpAccess::Given(tokens) => Some(tokens.held()),
-            HttpAccess::Configured | HttpAccess::Login(_) => None,
+            TokenOrigin::Given(tokens) => Some(tokens.held()),
+            TokenOrigin::Configured | TokenOrigin::Login(_) => None,
         }
     }
 
@@ -98,16 +86,16 @@ impl HttpClient {
     pub(super) fn refusal(&self, response: &Response) -> Option<String> {
         let refusal = Refusal::of(response)?;
         match &self.access {
-            HttpAccess::Login(access) => {
+            TokenOrigin::Login(access) => {
                 if let Some(challenge) = refusal.challenge {
                     access.login.challenged(challenge);
                 }
             }
-            HttpAccess::Given(tokens) => {
+            TokenOrigin::Given(tokens) => {
                 let refusal = TokenRefusal::new(response, tokens.held());
                 tokens.set_refused(Some(refusal));
             }
-            HttpAccess::Configured => {}
+            TokenOrigin::Configured => {}
         }
         Some(self.remedy(&refusal))
     }
@@ -116,7 +104,7 @@ impl HttpClient {
         let (server, status) = (&self.server, refusal.status);
         let scopes = refusal.challenge.and_then(wanted_scopes);
         match (&self.access, refusal.challenge) {
-            (HttpAccess::Login(_), Some(_)) => match scopes.filter(|_| refusal.lacks_rights) {
+            (TokenOrigin::Login(_), Some(_)) => match scopes.filter(|_| refusal.lacks_rights) {
                 Some(scopes) => {
                     let flags = scopes.split(' ').map(|scope| format!(" --scope {scope}"));
                     let flags: String = flags.collect();
@@ -126,7 +114,7 @@ impl HttpClient {
                     "it refused access with HTTP {status}; run `allstop mcp login {server}`"
                 ),
             },
-            (HttpAccess::Given(tokens), _) if tokens.has_handler() => format!(
+            (TokenOrigin::Given(tokens), _) if tokens.has_handler() => format!(
                 "it refused access with HTTP {status}; the program of the session has to return a valid token"
             ),
             _ => format!(
@@ -160,7 +148,7 @@ impl<'a> Refusal<'a> {
 }
 
 /// Header of a refusal that names the necessary credentials.
-pub(super) fn challenge_of(response: &Response) -> Option<&str> {
+fn challenge_of(response: &Response) -> Option<&str> {
     response.headers().get(WWW_AUTHENTICATE)?.to_str().ok()
 }
 

@@ -26,9 +26,9 @@ use super::calls::OpenCalls;
 use super::connection_loss::ConnectionLoss;
 use super::deep_answer::replacement;
 use super::discovery;
-use super::http_access::HttpAccess;
 use super::legacy_events::{LegacyEvents, is_refused_handshake};
 use super::limits::{ERROR_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
+use super::token_origin::TokenOrigin;
 
 /// Reason why this side ends a connection, over HTTP or over pipes: a message must not be parsed.
 pub(super) const RESERVED_KEY: &str = "it sent an object with a key that is reserved";
@@ -39,7 +39,7 @@ pub(super) struct HttpClient {
     pub(super) client: reqwest::Client,
     /// Name of the server.
     pub(super) server: Arc<str>,
-    pub(super) access: HttpAccess,
+    pub(super) access: TokenOrigin,
     pub(super) calls: Arc<OpenCalls>,
     pub(super) loss: ConnectionLoss,
     pub(super) legacy: LegacyEvents,
@@ -157,7 +157,7 @@ impl HttpClient {
     ) -> HttpResult<StreamableHttpPostResponse> {
         let status = response.status();
         if let Some(why) = self.refusal(&response) {
-            if status == StatusCode::UNAUTHORIZED || matches!(self.access, HttpAccess::Given(_)) {
+            if status == StatusCode::UNAUTHORIZED || matches!(self.access, TokenOrigin::Given(_)) {
                 self.loss.access_denied(&why);
             }
             return Err(StreamableHttpError::UnexpectedServerResponse(why.into()));

@@ -30,6 +30,7 @@
 
 mod call_answer;
 mod call_task;
+mod call_token;
 mod calls;
 mod cancellation;
 mod client_handler;
@@ -64,6 +65,7 @@ mod subscription;
 mod supervise;
 mod task_support;
 mod tls_provider;
+mod token_origin;
 mod token_source;
 mod tool;
 mod url_query;

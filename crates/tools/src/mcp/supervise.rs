@@ -15,7 +15,6 @@ use super::connection_end::ConnectionEnd;
 use super::connection_loss::{LossKind, LossReason};
 use super::given_tokens::AskedReasons;
 use super::handshake::{FirstRequest, Service, cancel_settle, over_http, over_pipes};
-use super::http_access::HttpAccess;
 use super::interceptor::ConnectionSinks;
 use super::limits::{
     CLOSE_WAIT, CONNECTION_GOOD_AFTER, RECONNECT_FIRST, RECONNECT_MAX, RECONNECT_TRIES_MAX,
@@ -27,6 +26,7 @@ use super::process::ServerProcess;
 use super::server::McpServer;
 use super::state::{ServerLifetime, ServerState};
 use super::subscription::keep_subscribed;
+use super::token_origin::TokenOrigin;
 
 enum ConnectionAttempt {
     /// The server is stopped or closed.
@@ -125,7 +125,7 @@ async fn arrived(arrivals: &mut Option<watch::Receiver<u64>>) {
         None => true,
     };
     if is_lost {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
@@ -267,12 +267,12 @@ async fn establish(
     let service = match (&server.config.transport, process, pipes) {
         (McpTransport::Http { url, headers }, ..) => {
             let access = match (&server.tokens, &server.login) {
-                (Some(tokens), _) => HttpAccess::Given(Arc::clone(tokens)),
-                (None, Some(login)) => HttpAccess::Login(AccessTokens {
+                (Some(tokens), _) => TokenOrigin::Given(Arc::clone(tokens)),
+                (None, Some(login)) => TokenOrigin::Login(AccessTokens {
                     login: Arc::clone(login),
                     scope: scope.clone(),
                 }),
-                (None, None) => HttpAccess::Configured,
+                (None, None) => TokenOrigin::Configured,
             };
             over_http(server.name(), url, headers, access, sinks).await?
         }
