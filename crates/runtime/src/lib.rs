@@ -53,7 +53,9 @@ pub use definitions::{
 pub use envelope::{DetachedWork, Envelope, EnvelopeSchema, TurnResult};
 pub use error::{StartError, StartErrorKind};
 pub use link_target::link_target;
-pub use prompt::{ComposedPrompt, InstructionFile, ProjectInstructions, PromptTools};
+pub use prompt::{
+    ComposedPrompt, InstructionFile, ProjectInstructions, PromptSection, PromptTools,
+};
 pub use session_removal::{RemoveSessionError, remove_session_with_output};
 pub use stream::{
     EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent, StreamLine, WatchStreamEvent,

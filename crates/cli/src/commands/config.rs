@@ -135,7 +135,7 @@ fn prompt(args: &ConfigShowArgs, host: &ProcessHost) -> Result<String, CliError>
     for line in describe_instructions(&composed.instructions) {
         host.note(&line);
     }
-    let Some(text) = composed.text else {
+    let Some(text) = composed.text() else {
         host.note("the system prompt is empty");
         return Ok(String::new());
     };

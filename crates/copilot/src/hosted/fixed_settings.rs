@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use allstop_runtime::SystemPrompt;
 use serde_json::Value;
+
+use super::prompt_sections::RequestedPrompt;
 
 /// Settings that a client requests, or that an open session has. A field is `None` if the client does not request the
 /// setting.
@@ -15,7 +16,7 @@ pub(crate) struct FixedSettings {
     pub model: Option<Arc<str>>,
     /// Digest of the provider, which contains a key.
     pub provider: Option<[u8; 32]>,
-    pub system_message: Option<SystemPrompt>,
+    pub system_message: Option<RequestedPrompt>,
     pub available_tools: Option<Vec<String>>,
     pub excluded_tools: Option<Vec<String>>,
     pub working_directory: Option<PathBuf>,

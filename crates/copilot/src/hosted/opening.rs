@@ -8,7 +8,9 @@ use allstop_core::receipt::ItemKind;
 use allstop_core::turn::{CallTexts, StopPolicy};
 use allstop_core::{SessionId, TurnNumber};
 use allstop_log::read_session_end;
-use allstop_runtime::{Definitions, QuestionRecipient, SessionSetup, StartError, System};
+use allstop_runtime::{
+    Definitions, QuestionRecipient, SessionSetup, StartError, System, SystemPrompt,
+};
 use allstop_scope::{ScopeOptions, WorkSpec};
 use allstop_session::FollowUp;
 use parking_lot::Mutex;
@@ -65,7 +67,7 @@ fn settings_of(choice: &SessionChoice, folder: &Path) -> FixedSettings {
     FixedSettings {
         model: choice.model_name.clone(),
         provider: choice.requested.provider,
-        system_message: Some(choice.system_prompt.clone()),
+        system_message: Some(choice.requested.system_message.clone().unwrap_or_default()),
         available_tools: choice.filter.available.clone(),
         excluded_tools: Some(choice.filter.excluded.clone()),
         working_directory: Some(folder.to_owned()),
@@ -100,6 +102,29 @@ fn call_texts() -> CallTexts {
         unanswered: "Permission denied and could not request permission from user".into(),
         stopped: "The execution of this tool, or a previous tool was interrupted.".into(),
     }
+}
+
+/// Composes the prompt of a session whose client changes sections of the prompt.
+async fn with_sections(
+    system: &System,
+    id: &SessionId,
+    setup: SessionSetup,
+    choice: &mut SessionChoice,
+) -> Result<SessionSetup, StartError> {
+    let requested = choice.requested.system_message.as_ref();
+    let Some(requested) = requested.filter(|requested| !requested.sections.is_empty()) else {
+        return Ok(setup);
+    };
+    let setup = Arc::new(setup);
+    let mut prompt = system.compose_prompt(&setup).await?;
+    let sections = &requested.sections;
+    let changed = sections.change(&mut prompt, id, &choice.client).await;
+    if let Err(error) = changed {
+        let message = format!("the system message is not transformed: {error}");
+        choice.not_offered.push(message.into());
+    }
+    let setup = Arc::unwrap_or_clone(setup);
+    Ok(setup.system_prompt(SystemPrompt::Composed(Arc::new(prompt))))
 }
 
 /// Mode in which a session is opened.
@@ -174,9 +199,12 @@ impl HostedSession {
             // After an abort, the user of an SDK continues from the completed steps.
             .stop_policy(StopPolicy::Keep)
             .call_texts(Arc::new(call_texts()));
-        let opened = match mode {
-            OpenMode::Create => system.new_session(Some(id), setup).await,
-            OpenMode::Resume => system.resume_session(id, setup).await,
+        let mut choice = choice.clone();
+        let setup = with_sections(system, &id, setup, &mut choice).await;
+        let opened = match (setup, mode) {
+            (Ok(setup), OpenMode::Create) => system.new_session(Some(id), setup).await,
+            (Ok(setup), OpenMode::Resume) => system.resume_session(id, setup).await,
+            (Err(error), _) => Err(error),
         };
         let opened = match opened {
             Ok(opened) => opened,
@@ -210,7 +238,7 @@ impl HostedSession {
             feeds: TaskTracker::new(),
             no_more_calls: CancellationToken::new(),
             cancelled: Mutex::new((TurnNumber(0), HashSet::new())),
-            choice: choice.clone(),
+            choice,
             settings,
             version: Arc::clone(&server.options().version),
             default_answer: server.options().default_answer.clone(),

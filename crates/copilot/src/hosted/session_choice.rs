@@ -11,6 +11,7 @@ use super::attached_clients::ClientOptions;
 use super::client_tools::{DeclaredTool, ToolSelection};
 use super::fixed_settings::FixedSettings;
 use crate::client_parts::{ClientAgent, ClientParts};
+use crate::connection::Client;
 use crate::provider::ClientProviders;
 use crate::text_only_model::TextOnlyModel;
 
@@ -26,6 +27,8 @@ pub(crate) struct SessionChoice {
     pub parts: ClientParts,
     pub folder: Option<PathBuf>,
     pub system_prompt: SystemPrompt,
+    /// The client that has requested these parts.
+    pub client: Arc<Client>,
     pub filter: ToolSelection,
     /// `None` if the client declares no tools, which leaves the tools of other clients unchanged.
     pub declared: Option<Vec<DeclaredTool>>,
@@ -93,6 +96,7 @@ impl SessionChoice {
         }
         if requested.system_message.is_none() {
             choice.system_prompt = before.system_prompt;
+            requested.system_message = before.requested.system_message;
         }
         if requested.available_tools.is_none() {
             choice.filter.available = before.filter.available;

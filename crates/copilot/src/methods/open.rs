@@ -270,6 +270,8 @@ async fn opened(
     }
     let session = session.map_err(|error| refusal(&error))?;
     let from = (mode == OpenMode::Create).then_some(Version(1));
+    // The opened session may have further warnings.
+    let choice = session.choice();
     session.attach(&client, &choice, from);
     for other in others.iter().filter(|other| other.client.id != client.id) {
         session.attach_again(other, &choice);

@@ -18,7 +18,8 @@ use super::method::MethodCx;
 use super::model_capabilities::ModelCapabilities;
 use crate::client_parts::{ClientAgent, ClientParts, ClientServer};
 use crate::hosted::{
-    ClientOptions, DeclaredTool, FixedSettings, ResumeChoice, SessionChoice, ToolSelection,
+    ClientOptions, DeclaredTool, FixedSettings, RequestedPrompt, ResumeChoice, SectionChanges,
+    SessionChoice, ToolSelection,
 };
 use crate::provider::{
     ClientProviders, ListedModelParams, NamedProviderParams, ProviderParams, is_set,
@@ -100,17 +101,26 @@ const NOT_OFFERED: [&str; 9] = [
 struct SystemMessageParams {
     mode: Option<String>,
     content: Option<String>,
-    sections: Option<Map<String, Value>>,
+    sections: Option<SectionChanges>,
 }
 
 impl SystemMessageParams {
-    /// Text of the message and of its sections. The prompt of this server has no sections, so the texts of the client's
-    /// sections follow it.
-    fn text(&self) -> String {
-        let sections = self.sections.iter().flat_map(Map::values);
-        let texts = sections.filter_map(|section| section.get("content")?.as_str());
-        let texts: Vec<&str> = texts.chain(self.content.as_deref()).collect();
-        texts.join("\n\n")
+    fn requested(self) -> RequestedPrompt {
+        let content: Arc<str> = self.content.unwrap_or_default().into();
+        match self.mode.as_deref() {
+            Some("replace") => RequestedPrompt {
+                whole: SystemPrompt::Replaced(content),
+                sections: SectionChanges::default(),
+            },
+            _ => RequestedPrompt {
+                whole: if content.is_empty() {
+                    SystemPrompt::Configured
+                } else {
+                    SystemPrompt::Appended(content)
+                },
+                sections: self.sections.unwrap_or_default(),
+            },
+        }
     }
 }
 
@@ -123,18 +133,10 @@ pub(super) fn choice_of(
     let server = cx.server;
     let not_offered = not_offered(&params);
     check_tools(params.tools.as_deref().unwrap_or_default())?;
-    let has_message = params.system_message.is_some();
-    let system_prompt = match params.system_message.take() {
-        None => SystemPrompt::Configured,
-        Some(message) => {
-            let content: Arc<str> = message.text().into();
-            match message.mode.as_deref() {
-                Some("replace") => SystemPrompt::Replaced(content),
-                _ if content.is_empty() => SystemPrompt::Configured,
-                _ => SystemPrompt::Appended(content),
-            }
-        }
-    };
+    let system_message = params.system_message.take();
+    let system_message = system_message.map(SystemMessageParams::requested);
+    let system_prompt = system_message.as_ref().map(|message| message.whole.clone());
+    let system_prompt = system_prompt.unwrap_or_default();
     let further = further(&params);
     let window = context_window(server);
     let compaction = compaction_of(params.infinite_sessions.as_ref(), window)?;
@@ -142,7 +144,7 @@ pub(super) fn choice_of(
     let requested = FixedSettings {
         model: params.model.as_deref().map(Arc::from),
         provider: params.provider.as_ref().map(ProviderParams::digest),
-        system_message: has_message.then(|| system_prompt.clone()),
+        system_message,
         available_tools: params.available_tools.clone(),
         excluded_tools: params.excluded_tools.clone(),
         working_directory: params.working_directory.clone(),
@@ -181,6 +183,7 @@ pub(super) fn choice_of(
         parts,
         folder: params.working_directory,
         system_prompt,
+        client: Arc::clone(cx.client),
         filter: ToolSelection {
             available: params.available_tools,
             excluded,
@@ -275,21 +278,13 @@ fn not_offered(params: &OpenParams) -> Vec<Arc<str>> {
         value.is_some_and(is_set)
     });
     let of_session = of_session.map(|name| (*name).to_owned());
-    let message = params.system_message.as_ref();
-    let sections = message.and_then(|message| message.sections.as_ref());
-    let is_text = |section: &Value| section.get("content").is_some_and(Value::is_string);
-    let has_others = sections.is_some_and(|all| !all.values().all(is_text));
-    let sections = has_others.then(|| "systemMessage.sections".to_owned());
     let of_provider = params.provider.iter().flat_map(|provider| {
         let others = provider.others.iter().filter(|(_, value)| is_set(value));
         others.map(|(name, _)| format!("provider.{name}"))
     });
     let agents = params.custom_agents.iter().flatten();
     let of_agents = agents.flat_map(ClientAgent::not_offered);
-    let names = of_session
-        .chain(sections)
-        .chain(of_provider)
-        .chain(of_agents);
+    let names = of_session.chain(of_provider).chain(of_agents);
     names
         .map(|name| format!("`{name}` is not offered and has no effect in this session").into())
         .collect()

@@ -7,7 +7,7 @@ use crate::support::{TestClient, TestServer};
 /// The sessions of these tests use the provider of their client, never this script.
 const SCRIPT: &str = "turns: [{replies: [{text: Not used.}]}]";
 
-fn provider(wire: &str) -> Value {
+pub(crate) fn provider(wire: &str) -> Value {
     json!({
         "model": "m",
         "provider": {
@@ -17,7 +17,7 @@ fn provider(wire: &str) -> Value {
 }
 
 /// Waits for a request of the server, and answers it.
-async fn answered(client: &mut TestClient, method: &str, result: &Value) -> Value {
+pub(crate) async fn answered(client: &mut TestClient, method: &str, result: &Value) -> Value {
     let request = client
         .take(method, |message| message["method"] == method)
         .await;

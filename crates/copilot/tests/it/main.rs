@@ -16,6 +16,7 @@ mod mcp_tokens;
 mod messages;
 mod opening_and_closing;
 mod plan_mode;
+mod prompt_sections;
 mod resume_open;
 mod sdk_semantics;
 mod settings;

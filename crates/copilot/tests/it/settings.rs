@@ -62,14 +62,9 @@ async fn parts_that_are_not_offered_are_reported() {
     let asked = json!({
         "pluginDirectories": ["/plugins"],
         "customAgents": [{ "name": "a", "prompt": "b", "skills": ["c"] }],
-        "systemMessage": { "mode": "customize", "sections": { "tone": { "action": "remove" } } },
     });
     client.create("s", &asked).await;
-    for part in [
-        "pluginDirectories",
-        "systemMessage.sections",
-        "customAgents[a].skills",
-    ] {
+    for part in ["pluginDirectories", "customAgents[a].skills"] {
         let warning = client.event("session.warning").await;
         let message = warning["message"].as_str().unwrap_or_default();
         assert!(message.contains(part), "{warning}");

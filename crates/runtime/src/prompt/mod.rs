@@ -1,5 +1,5 @@
-//! The system prompt of a session. The prompt has two parts. The first part is the configured text, or the default text
-//! with the session's environment. The second part is the project's instructions (`AGENTS.md`).
+//! The system prompt of a session, in named sections. The first sections are the configured text, or the default texts
+//! with the session's environment. The project's instructions (`AGENTS.md`) follow.
 //!
 //! The prompt is composed when a session is opened. It does not change while the session is open, because a changing
 //! prompt makes the provider's cache useless.
@@ -7,6 +7,7 @@
 mod environment;
 mod git;
 mod project;
+mod sections;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,15 +15,23 @@ use std::sync::Arc;
 use allstop_core::Timestamp;
 
 pub use project::{InstructionFile, ProjectInstructions};
+pub use sections::PromptSection;
 
 use crate::config::Config;
 use environment::SessionEnvironment;
 use git::Repository;
+use sections::PromptTexts;
 
-/// The default prompt: role and rules. Short, because every model call sends it.
-const ROLE: &str = include_str!("role.md");
+/// Sections of the default prompt with a fixed text. They are short, because every model call sends them.
+const DEFAULT_TEXTS: [(PromptSection, &str); 5] = [
+    (PromptSection::Identity, include_str!("text/identity.md")),
+    (PromptSection::Tone, include_str!("text/tone.md")),
+    (PromptSection::Rules, include_str!("text/rules.md")),
+    (PromptSection::Safety, include_str!("text/safety.md")),
+    (PromptSection::Stops, include_str!("text/stops.md")),
+];
 /// The rules for built-in tools; left out in a session with other tools.
-const TOOL_RULES: &str = include_str!("tools.md");
+const TOOL_RULES: &str = include_str!("text/tools.md");
 
 /// Tools of the session that a prompt describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +46,7 @@ pub enum PromptTools {
 /// The system prompt of a session, and the instruction files that it contains.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ComposedPrompt {
-    /// The text; `None` for a session without system prompt.
-    pub text: Option<Arc<str>>,
+    texts: PromptTexts,
     /// The project's instructions in the text, and the instructions that were left out.
     pub instructions: ProjectInstructions,
 }
@@ -54,40 +62,50 @@ impl ComposedPrompt {
         } else {
             ProjectInstructions::default()
         };
-        let base_text = match &config.system_prompt {
-            Some(configured) => configured.clone(),
-            None => default_prompt(
-                tools,
-                &SessionEnvironment::of(&folder, repository.as_ref(), now),
-            ),
-        };
-        let instructions_text = instructions.text();
-        let base = Self {
-            text: None,
+        let mut texts = PromptTexts::default();
+        if let Some(configured) = &config.system_prompt {
+            texts.set(PromptSection::Identity, configured);
+        } else {
+            for (section, text) in DEFAULT_TEXTS {
+                texts.set(section, text);
+            }
+            if tools == PromptTools::Builtin {
+                texts.set(PromptSection::Tools, TOOL_RULES);
+            }
+            let environment = SessionEnvironment::of(&folder, repository.as_ref(), now);
+            texts.set(PromptSection::Environment, &environment.to_string());
+        }
+        texts.set(PromptSection::Instructions, &instructions.text());
+        Self {
+            texts,
             instructions,
-        };
-        base.append(base_text.trim_end()).append(&instructions_text)
+        }
     }
 
-    /// Adds a section, unless it is empty.
-    #[must_use]
-    pub(crate) fn append(mut self, section: &str) -> Self {
-        if !section.is_empty() {
-            self.text = Some(match self.text {
-                Some(text) => format!("{text}\n\n{section}").into(),
-                None => section.into(),
-            });
+    /// Returns the whole text; `None` for a session without system prompt.
+    pub fn text(&self) -> Option<Arc<str>> {
+        self.texts.joined()
+    }
+
+    /// Returns the text of a section, which is empty if the prompt lacks the section.
+    pub fn section(&self, section: PromptSection) -> &str {
+        self.texts.get(section)
+    }
+
+    /// Replaces the text of a section. An empty text removes the section.
+    pub fn set_section(&mut self, section: PromptSection, text: &str) {
+        if section == PromptSection::Instructions && text.is_empty() {
+            self.instructions = ProjectInstructions::default();
         }
+        self.texts.set(section, text);
+    }
+
+    /// Adds the further text of the session's opener.
+    #[must_use]
+    pub(crate) fn with_additions(mut self, text: &str) -> Self {
+        self.set_section(PromptSection::Additions, text);
         self
     }
-}
-
-fn default_prompt(tools: PromptTools, environment: &SessionEnvironment) -> String {
-    let rules = match tools {
-        PromptTools::Builtin => TOOL_RULES,
-        PromptTools::Chosen => "",
-    };
-    format!("{ROLE}{rules}\n{environment}")
 }
 
 #[cfg(test)]
@@ -111,7 +129,7 @@ mod tests {
         fs::create_dir(place.path().join(".git")).unwrap();
         fs::write(place.path().join(".git/HEAD"), "ref: refs/heads/fix/it\n").unwrap();
         fs::write(place.path().join(".git/MERGE_HEAD"), "0").unwrap();
-        let prompt = compose("", place.path()).text.unwrap();
+        let prompt = compose("", place.path()).text().unwrap();
         let folder = place.path().canonicalize().unwrap();
         for part in [
             "You are",
@@ -130,7 +148,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let config = Config::default();
         let prompt =
-            ComposedPrompt::compose(&config, place.path(), PromptTools::Chosen, now()).text;
+            ComposedPrompt::compose(&config, place.path(), PromptTools::Chosen, now()).text();
         let prompt = prompt.unwrap();
         assert!(
             prompt.contains("You are") && !prompt.contains("`shell`"),
@@ -145,7 +163,7 @@ mod tests {
         fs::write(place.path().join("AGENTS.md"), "Use tabs.\n").unwrap();
         let text = |config| {
             compose(config, place.path())
-                .text
+                .text()
                 .map(|text| text.to_string())
         };
         let replaced = text("system_prompt = 'Be brief.'").unwrap();

@@ -211,7 +211,7 @@ fn settings_of(parts: &SystemParts, setup: &SessionSetup, prompt: &ComposedPromp
         settings.request = Arc::new(request);
     }
     settings.call_texts.clone_from(&setup.call_texts);
-    settings.system.clone_from(&prompt.text);
+    settings.system = prompt.text();
     settings.answer.clone_from(&parts.answer);
     settings
 }

@@ -97,7 +97,7 @@ impl System {
         let setup = Arc::new(setup);
         let prompt = self.compose_prompt(&setup).await?;
         let instructions = prompt.instructions.clone();
-        let prompt_bytes = prompt.text.as_ref().map_or(0, |text| text.len());
+        let prompt_bytes = prompt.text().map_or(0, |text| text.len());
         Ok(OpenSession {
             session: self.sessions(setup, prompt).create(id, folder).await?,
             interrupted: None,
@@ -129,7 +129,7 @@ impl System {
         let setup = Arc::new(setup);
         let prompt = self.compose_prompt(&setup).await?;
         let instructions = prompt.instructions.clone();
-        let prompt_bytes = prompt.text.as_ref().map_or(0, |text| text.len());
+        let prompt_bytes = prompt.text().map_or(0, |text| text.len());
         let session = self.sessions(setup, prompt).resume(id).await?;
         let found = settled_work(&before, self.scope()).await;
         Ok(OpenSession {
@@ -142,8 +142,14 @@ impl System {
         })
     }
 
-    /// Composes the system prompt on a thread in the scope of the system, because a disk may hang.
-    async fn compose_prompt(
+    /// Composes the system prompt of a session on a thread in the scope of the system, because a disk may hang.
+    ///
+    /// # Errors
+    /// Returns an error if the system is being stopped.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn compose_prompt(
         &self,
         setup: &Arc<SessionSetup>,
     ) -> Result<ComposedPrompt, StartError> {

@@ -101,6 +101,8 @@ pub enum SystemPrompt {
     Appended(Arc<str>),
     /// Only this text.
     Replaced(Arc<str>),
+    /// A prompt that the opener has composed with [`System::compose_prompt`](super::System::compose_prompt) and changed.
+    Composed(Arc<ComposedPrompt>),
 }
 
 impl SessionSetup {
@@ -218,8 +220,9 @@ impl SessionSetup {
         let composed = || ComposedPrompt::compose(config, folder, tools, now);
         match &self.system_prompt {
             SystemPrompt::Configured => composed(),
-            SystemPrompt::Appended(text) => composed().append(text),
-            SystemPrompt::Replaced(text) => ComposedPrompt::default().append(text),
+            SystemPrompt::Appended(text) => composed().with_additions(text),
+            SystemPrompt::Replaced(text) => ComposedPrompt::default().with_additions(text),
+            SystemPrompt::Composed(prompt) => ComposedPrompt::clone(prompt),
         }
     }
 }
@@ -259,7 +262,7 @@ mod tests {
                 ..SessionSetup::default()
             };
             let prompt = setup.prompt(&config, place.path(), Timestamp::from_unix_ms(0));
-            (prompt.text.unwrap(), prompt.instructions.files.len())
+            (prompt.text().unwrap(), prompt.instructions.files.len())
         };
         let (configured, files) = of(SystemPrompt::Configured);
         assert!(configured.starts_with("be brief\n\n") && configured.ends_with("be exact"));
