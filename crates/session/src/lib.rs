@@ -89,6 +89,7 @@ mod stop_handle;
 mod stop_list;
 mod stop_plan;
 mod wait;
+mod waiting;
 
 pub use answer_result::AnswerResult;
 pub use command::{
@@ -111,3 +112,4 @@ pub use source::{AgentRequest, AgentSource, OnBackgroundEnd, SessionAgent, Sessi
 pub use stop_handle::SessionStop;
 pub use stop_plan::StopTarget;
 pub use wait::WaitResult;
+pub use waiting::WaitingMessage;

@@ -188,10 +188,19 @@ impl<T: Clone> MessageQueue<T> {
         self.running.as_ref().map(|running| &running.entry)
     }
 
+    /// Entries that were handed to the running entry.
+    pub(crate) fn steered(&self) -> impl Iterator<Item = &T> {
+        self.running.iter().flat_map(|running| &running.steered)
+    }
+
     /// True if an entry that satisfies `is_it` was handed to the running entry.
     pub(crate) fn has_steered(&self, is_it: impl Fn(&T) -> bool) -> bool {
-        let mut handed = self.running.iter().flat_map(|running| &running.steered);
-        handed.any(is_it)
+        self.steered().any(is_it)
+    }
+
+    /// Entries that wait for their turns.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &T> {
+        self.waiting.iter()
     }
 
     /// All admitted entries that have not ended.

@@ -28,7 +28,25 @@ impl SessionInner {
         target: &StopTarget,
         cause: Cause,
     ) -> (SessionStop, bool) {
+        self.request_stop_if(target, cause, |_| true)
+    }
+
+    /// Like [`Self::request_stop`], but stops nothing if the state of the session is not allowed.
+    pub(crate) fn request_stop_if(
+        self: &Arc<Self>,
+        target: &StopTarget,
+        cause: Cause,
+        is_allowed: impl FnOnce(&LockedState) -> bool,
+    ) -> (SessionStop, bool) {
         let mut state = self.state.lock();
+        if !is_allowed(&state) {
+            let request = StopRequest::new(target.extent(), cause);
+            drop(state);
+            return (
+                self.empty_stop(&request, NothingToStop::AlreadyEnded),
+                false,
+            );
+        }
         if let StopTarget::Message(id) | StopTarget::MessageWork(id) = target {
             state.withdraw(id);
         }

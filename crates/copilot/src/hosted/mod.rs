@@ -7,6 +7,7 @@ mod attendance;
 mod client_facts;
 mod client_tools;
 mod client_work;
+mod command_queue;
 mod exit_plan;
 mod feed;
 mod fixed_settings;
@@ -43,6 +44,7 @@ use uuid::Uuid;
 pub(crate) use attached_clients::{AttachedClient, AttachedClients, ClientOptions, FeedHandle};
 pub(crate) use client_facts::{ClientFacts, SessionNote};
 pub(crate) use client_tools::{DeclaredTool, ToolSelection};
+pub(crate) use command_queue::{COMPACT, CommandQueue};
 pub(crate) use feed::now;
 pub(crate) use fixed_settings::FixedSettings;
 pub(crate) use opening::OpenMode;
@@ -72,6 +74,8 @@ pub(crate) struct HostedSession {
     pub(crate) pending: UnansweredRequests,
     /// Requests for the tokens of these servers.
     mcp_tokens: Arc<ProgramTokens>,
+    pub(crate) commands: CommandQueue,
+    message_ids: Mutex<ulid::Generator>,
     /// MCP servers that the clients have named.
     pub(crate) servers: Option<SessionServers>,
     /// Skills of the session, with the disabled skills.
@@ -213,8 +217,14 @@ impl HostedSession {
         receipt
     }
 
-    /// Creates a message id in the format of the protocol.
-    pub(crate) fn new_message_id() -> MessageId {
-        MessageId::new(uuid::Uuid::from_u128(ulid::Ulid::generate().0).to_string())
+    /// Creates an id for a message or a command in the format of the protocol. It is greater than all earlier ids of the
+    /// open session.
+    pub(crate) fn new_message_id(&self) -> MessageId {
+        let mut ids = self.message_ids.lock();
+        // The numbers of a millisecond practically never run out. The order of two ids is then lost.
+        let id = ids
+            .generate()
+            .unwrap_or_else(|_used_up| ulid::Ulid::generate());
+        MessageId::new(Uuid::from_u128(id.0).to_string())
     }
 }

@@ -22,8 +22,8 @@ use super::client_tools::{ChosenTools, ClientTools};
 use super::exit_plan::PlanExit;
 use super::hooks::{ClientHooks, HookRequests};
 use super::{
-    FixedSettings, HostedSession, ProgramTokens, SessionChoice, SessionServers, UnansweredRequests,
-    WorkspaceState, now,
+    CommandQueue, FixedSettings, HostedSession, ProgramTokens, SessionChoice, SessionServers,
+    UnansweredRequests, WorkspaceState, now,
 };
 use crate::server::CopilotServer;
 
@@ -231,6 +231,8 @@ impl HostedSession {
             state,
             pending: UnansweredRequests::default(),
             mcp_tokens,
+            commands: CommandQueue::default(),
+            message_ids: Mutex::default(),
             servers,
             skills,
             opened_at: before.map_or_else(now, |before| before.opened_at),

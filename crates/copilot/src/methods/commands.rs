@@ -6,10 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::method::{MethodAnswer, MethodCx, failed, later, open_session, read, ready};
-use crate::hosted::HostedSession;
-
-/// Command of the server that replaces the oldest turns by a summary.
-const COMPACT: &str = "compact";
+use crate::hosted::{COMPACT, HostedSession};
 
 /// Command of the server that names the model of the session.
 const MODEL: &str = "model";
@@ -21,7 +18,9 @@ struct CommandParams {
     name: Option<String>,
     command_name: Option<String>,
     args: Option<String>,
+    command: Option<String>,
     request_id: Option<String>,
+    result: Option<Value>,
     error: Option<String>,
     include_builtins: Option<bool>,
     include_skills: Option<bool>,
@@ -40,33 +39,8 @@ pub(super) fn begin(
         "session.commands.execute" => {
             let name = params.command_name.unwrap_or_default();
             let args = params.args.unwrap_or_default();
-            if !session
-                .client_commands()
-                .iter()
-                .any(|known| known["name"] == *name)
-            {
-                return ready(json!({ "error": format!("no client has the command /{name}") }));
-            }
-            let request = session.pending.add();
-            let data = json!({
-                "requestId": request.id(),
-                "command": format!("/{name} {args}").trim_end(),
-                "commandName": name,
-                "args": args,
-            });
-            session.send_ephemeral("command.execute", data);
             Ok(later(async move {
-                let id = request.id().to_owned();
-                let answer = tokio::select! {
-                    answer = request.answer() => answer,
-                    () = session.session.closed() => None,
-                };
-                session.send_ephemeral("command.completed", json!({ "requestId": id }));
-                Ok(match answer {
-                    Some(Value::String(error)) => json!({ "error": error }),
-                    Some(_) => json!({}),
-                    None => json!({ "error": "the session was closed" }),
-                })
+                Ok(session.execute_command(&name, &args).await)
             }))
         }
         "session.commands.handlePendingCommand" => {
@@ -76,7 +50,11 @@ pub(super) fn begin(
             let _first_or_late = session.pending.answer(&id, answer);
             ready(json!({ "success": true }))
         }
-        "session.commands.respondToQueuedCommand" => ready(json!({ "success": false })),
+        "session.commands.respondToQueuedCommand" => {
+            let id = params.request_id.unwrap_or_default();
+            let result = params.result.unwrap_or_default();
+            ready(json!({ "success": session.pending.answer(&id, result) }))
+        }
         "session.commands.invoke" if params.name.as_deref() == Some(COMPACT) => {
             Ok(later(async move {
                 let message = match session.session.compact().await {
@@ -98,9 +76,10 @@ pub(super) fn begin(
             "unknown command {:?}: the server has the commands {COMPACT:?} and {MODEL:?}",
             params.name.unwrap_or_default()
         ))),
-        "session.commands.enqueue" => Err(RpcError::invalid_params(
-            "the server has no queue of commands: use `session.commands.execute`",
-        )),
+        "session.commands.enqueue" => {
+            session.enqueue_command(params.command.unwrap_or_default())?;
+            ready(json!({ "queued": true }))
+        }
         unknown => Err(RpcError::method_not_found(unknown)),
     }
 }

@@ -197,7 +197,7 @@ fn sent(session: &HostedSession, params: &SendParams) -> Result<MessageHandle, R
     if left_out > 0 {
         missing.push(format!("images not sent to the model: {left_out}").into());
     }
-    let id = HostedSession::new_message_id();
+    let id = session.new_message_id();
     session
         .facts
         .add_message(id.clone(), facts_of(params, given));

@@ -32,6 +32,7 @@ mod open;
 mod open_params;
 mod pending;
 mod permissions;
+mod queue;
 mod rewind;
 mod server_sessions;
 mod server_tools;
@@ -150,6 +151,7 @@ const FAMILIES: &[(&str, BeginFamily)] = &[
     ("session.mcp.", mcp::begin),
     ("session.history.", rewind::begin),
     ("session.commands.", commands::begin),
+    ("session.queue.", queue::begin),
 ];
 
 #[expect(

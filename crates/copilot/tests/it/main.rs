@@ -17,6 +17,7 @@ mod messages;
 mod opening_and_closing;
 mod plan_mode;
 mod prompt_sections;
+mod queue;
 mod resume_open;
 mod sdk_semantics;
 mod settings;
