@@ -67,8 +67,10 @@ impl LockedState {
         let has_taken = |id: &MessageId| running.is_some_and(|turn| turn.controls.has_taken(id));
         let described = |queued: &Arc<QueuedTurn>, is_steered: bool| {
             let id = queued.message()?.clone();
-            let waits = !queued.scope.is_stopped() && !(is_steered && has_taken(&id));
-            waits.then(|| WaitingMessage {
+            if queued.scope.is_stopped() || (is_steered && has_taken(&id)) {
+                return None;
+            }
+            Some(WaitingMessage {
                 id,
                 text: Arc::clone(&queued.prompt.text),
                 is_steered,

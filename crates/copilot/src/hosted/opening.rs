@@ -9,7 +9,7 @@ use allstop_core::turn::{CallTexts, StopPolicy};
 use allstop_core::{SessionId, TurnNumber};
 use allstop_log::read_session_end;
 use allstop_runtime::{
-    Definitions, QuestionRecipient, SessionSetup, StartError, System, SystemPrompt,
+    Definitions, OpenSession, QuestionRecipient, SessionSetup, StartError, System, SystemPrompt,
 };
 use allstop_scope::{ScopeOptions, WorkSpec};
 use allstop_session::FollowUp;
@@ -127,6 +127,21 @@ async fn with_sections(
     Ok(setup.system_prompt(SystemPrompt::Composed(Arc::new(prompt))))
 }
 
+/// Creates or resumes a session with this setup.
+async fn open_session(
+    system: &System,
+    id: SessionId,
+    mode: OpenMode,
+    setup: SessionSetup,
+    choice: &mut SessionChoice,
+) -> Result<OpenSession, StartError> {
+    let setup = with_sections(system, &id, setup, choice).await?;
+    match mode {
+        OpenMode::Create => system.new_session(Some(id), setup).await,
+        OpenMode::Resume => system.resume_session(id, setup).await,
+    }
+}
+
 /// Mode in which a session is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OpenMode {
@@ -200,13 +215,7 @@ impl HostedSession {
             .stop_policy(StopPolicy::Keep)
             .call_texts(Arc::new(call_texts()));
         let mut choice = choice.clone();
-        let setup = with_sections(system, &id, setup, &mut choice).await;
-        let opened = match (setup, mode) {
-            (Ok(setup), OpenMode::Create) => system.new_session(Some(id), setup).await,
-            (Ok(setup), OpenMode::Resume) => system.resume_session(id, setup).await,
-            (Err(error), _) => Err(error),
-        };
-        let opened = match opened {
+        let opened = match open_session(system, id, mode, setup, &mut choice).await {
             Ok(opened) => opened,
             Err(error) => {
                 if let Some(servers) = servers {

@@ -47,7 +47,10 @@ async fn client_changes_sections() {
     assert_eq!(asked["sessionId"], "s");
     let before = asked["sections"]["identity"]["content"].as_str();
     assert!(before.is_some_and(|text| text.starts_with("You are")));
-    assert_eq!(asked["sections"].as_object().map(|all| all.len()), Some(1));
+    assert_eq!(
+        asked["sections"].as_object().map(serde_json::Map::len),
+        Some(1)
+    );
     client.answer_to(creating).await;
     let prompt = prompt_of(&mut client).await;
     assert!(

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{TestClient, TestServer};
 
 /// The turn of `one` waits for the answer of a handler.
-const SCRIPT: &str = r#"
+const SCRIPT: &str = r"
 turns:
   - when: one
     replies: [{calls: [{tool: ask, arguments: {}}]}, {text: Done.}]
@@ -13,7 +13,7 @@ turns:
     replies: [{text: Done.}]
   - when: t
     replies: [{text: Next.}]
-"#;
+";
 
 async fn of_session(client: &mut TestClient, method: &str) -> Value {
     client.request(method, &json!({ "sessionId": "s" })).await
