@@ -112,4 +112,4 @@ pub use source::{AgentRequest, AgentSource, OnBackgroundEnd, SessionAgent, Sessi
 pub use stop_handle::SessionStop;
 pub use stop_plan::StopTarget;
 pub use wait::WaitResult;
-pub use waiting::WaitingMessage;
+pub use waiting::QueuedMessage;

@@ -12,7 +12,7 @@ use crate::stop_plan::StopTarget;
 /// A message that waits. No model has read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct WaitingMessage {
+pub struct QueuedMessage {
     /// Id of the message.
     pub id: MessageId,
     /// Text of the message.
@@ -23,7 +23,7 @@ pub struct WaitingMessage {
 
 impl Session {
     /// Messages that wait, in the order of their delivery.
-    pub fn waiting(&self) -> Vec<WaitingMessage> {
+    pub fn waiting(&self) -> Vec<QueuedMessage> {
         self.inner.state.lock().waiting()
     }
 
@@ -62,7 +62,7 @@ impl SessionInner {
 }
 
 impl LockedState {
-    fn waiting(&self) -> Vec<WaitingMessage> {
+    fn waiting(&self) -> Vec<QueuedMessage> {
         let running = self.queue.running();
         let has_taken = |id: &MessageId| running.is_some_and(|turn| turn.controls.has_taken(id));
         let described = |queued: &Arc<QueuedTurn>, is_steered: bool| {
@@ -70,7 +70,7 @@ impl LockedState {
             if queued.scope.is_stopped() || (is_steered && has_taken(&id)) {
                 return None;
             }
-            Some(WaitingMessage {
+            Some(QueuedMessage {
                 id,
                 text: Arc::clone(&queued.prompt.text),
                 is_steered,

@@ -37,7 +37,7 @@ pub(crate) struct QueuedCommand {
 
 /// Commands that wait, in their order.
 #[derive(Debug, Default)]
-pub(crate) struct CommandQueue(Mutex<Commands>);
+pub(crate) struct ClientCommandQueue(Mutex<Commands>);
 
 #[derive(Debug, Default)]
 struct Commands {
@@ -46,7 +46,7 @@ struct Commands {
     is_running: bool,
 }
 
-impl CommandQueue {
+impl ClientCommandQueue {
     pub(crate) fn all(&self) -> Vec<QueuedCommand> {
         self.0.lock().waiting.iter().cloned().collect()
     }

@@ -44,7 +44,7 @@ use uuid::Uuid;
 pub(crate) use attached_clients::{AttachedClient, AttachedClients, ClientOptions, FeedHandle};
 pub(crate) use client_facts::{ClientFacts, SessionNote};
 pub(crate) use client_tools::{DeclaredTool, ToolSelection};
-pub(crate) use command_queue::{COMPACT, CommandQueue};
+pub(crate) use command_queue::{COMPACT, ClientCommandQueue};
 pub(crate) use feed::now;
 pub(crate) use fixed_settings::FixedSettings;
 pub(crate) use opening::OpenMode;
@@ -74,7 +74,7 @@ pub(crate) struct HostedSession {
     pub(crate) pending: UnansweredRequests,
     /// Requests for the tokens of these servers.
     mcp_tokens: Arc<ProgramTokens>,
-    pub(crate) commands: CommandQueue,
+    pub(crate) commands: ClientCommandQueue,
     message_ids: Mutex<ulid::Generator>,
     /// MCP servers that the clients have named.
     pub(crate) servers: Option<SessionServers>,

@@ -22,7 +22,7 @@ use super::client_tools::{ChosenTools, ClientTools};
 use super::exit_plan::PlanExit;
 use super::hooks::{ClientHooks, HookRequests};
 use super::{
-    CommandQueue, FixedSettings, HostedSession, ProgramTokens, SessionChoice, SessionServers,
+    ClientCommandQueue, FixedSettings, HostedSession, ProgramTokens, SessionChoice, SessionServers,
     UnansweredRequests, WorkspaceState, now,
 };
 use crate::server::CopilotServer;
@@ -240,7 +240,7 @@ impl HostedSession {
             state,
             pending: UnansweredRequests::default(),
             mcp_tokens,
-            commands: CommandQueue::default(),
+            commands: ClientCommandQueue::default(),
             message_ids: Mutex::default(),
             servers,
             skills,
