@@ -23,8 +23,8 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-/// Agent that follows the command in the text of the message: `echo`, `wait` (until stopped), `ask`, `reply` (`late reply`: after 0.6 s), `fail`,
-/// `stream` (20 pieces of text in a second, then the artifact), `tease` (pieces without an end).
+/// Agent that follows the command in the text of the message: `echo`, `wait` (until stopped), `ask`, `reply` (`late reply`:
+/// after 0.6 s), `fail`, `stream` (20 pieces of text in a second, then the artifact), `tease` (pieces without an end).
 pub(crate) struct ObedientAgent;
 
 impl Executor for ObedientAgent {

@@ -138,13 +138,8 @@ fn describe_left(
     let mut about = vec!["work that was left running".to_owned()];
     about.extend(session.folder.as_deref().map(str::to_owned));
     let mut text = Styled::default();
-    text.push_line(&styled![
-        style.paint(TextRole::Strong, short(session.id.as_str())),
-        "  ",
-        style.paint(TextRole::Warning, "not open"),
-        "  ",
-        style.paint(TextRole::Dim, Styled::from(about.join(", ")))
-    ]);
+    let state = style.paint(TextRole::Warning, "not open");
+    text.push_line(&headline(session.id.as_str(), state, &about, style));
     for work in &session.work {
         let place = if work.is_out_of_view() {
             ", in another PID namespace"
@@ -252,13 +247,7 @@ fn describe_session(
         None => about.push(format!("for {}", whole(session.quiet_ms))),
     }
     let mut text = Styled::default();
-    text.push_line(&styled![
-        style.paint(TextRole::Strong, short(session.session_id.as_str())),
-        "  ",
-        state,
-        "  ",
-        style.paint(TextRole::Dim, Styled::from(about.join(", ")))
-    ]);
+    text.push_line(&headline(session.session_id.as_str(), state, &about, style));
     for question in &session.questions {
         text.push_line(&styled!["  ? ", question]);
     }
@@ -281,17 +270,23 @@ fn describe_command(
         format!("for {}", whole(command.age_ms)),
     ];
     let mut text = Styled::default();
-    text.push_line(&styled![
-        style.paint(TextRole::Strong, short(command.command_id.as_str())),
-        "  ",
-        style.paint(TextRole::Good, "runs"),
-        "  ",
-        style.paint(TextRole::Dim, Styled::from(about.join(", ")))
-    ]);
+    let state = style.paint(TextRole::Good, "runs");
+    text.push_line(&headline(command.command_id.as_str(), state, &about, style));
     for work in &command.work {
         text.push_line(&row(work, style, columns));
     }
     text
+}
+
+/// First line about a session or a command.
+fn headline(id: &str, state: Styled, about: &[String], style: Style) -> Styled {
+    styled![
+        style.paint(TextRole::Strong, short(id)),
+        "  ",
+        state,
+        "  ",
+        style.paint(TextRole::Dim, Styled::from(about.join(", ")))
+    ]
 }
 
 /// Describes the age of the turn, and its tokens.

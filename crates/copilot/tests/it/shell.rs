@@ -56,6 +56,43 @@ async fn command_ends_with_the_session() {
     assert_eq!(stopped["receipt"]["quiet"], true, "{stopped}");
 }
 
+/// The answer about a command that a stop meets at its start does not deny that the command has run.
+#[tokio::test]
+async fn command_that_has_run_is_never_called_not_started() {
+    let server = TestServer::new(SCRIPT).await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    let place = tempfile::TempDir::new().expect("a temporary folder");
+    let mark = |number: u32| place.path().join(number.to_string());
+    let mut calls = Vec::new();
+    for number in 0..30 {
+        let command = format!("touch '{}'; sleep 600", mark(number).display());
+        let exec = json!({ "sessionId": "s", "command": command });
+        calls.push(client.send("session.shell.exec", &exec).await);
+    }
+    let first = mark(0);
+    let ran = async {
+        while !first.exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let ran = tokio::time::timeout(crate::support::SOON, ran).await;
+    ran.expect("the first command runs");
+    let stop = json!({ "sessionId": "s", "extent": "session" });
+    let stopping = client.send("allstop.stop", &stop).await;
+    let mut answers = Vec::new();
+    for call in calls {
+        answers.push(client.answer_to(call).await);
+    }
+    let stopped = client.answer_to(stopping).await;
+    assert_eq!(stopped["result"]["receipt"]["quiet"], true, "{stopped}");
+    for (number, answer) in (0..).zip(answers) {
+        let text = answer["error"]["message"].as_str().unwrap_or_default();
+        let is_denied = text.contains("not started");
+        assert!(!(is_denied && mark(number).exists()), "{number}: {answer}");
+    }
+}
+
 #[tokio::test]
 async fn command_ends_at_its_limit() {
     let server = TestServer::new(SCRIPT).await;

@@ -66,6 +66,7 @@ async fn stop_after_the_exit_does_not_wait_for_the_grace() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn left_processes_are_listed_if_a_stop_ends_them() {
     let manager = manager().await;
+    let mut stopped_tasks = 0;
     for number in 0..10 {
         let accepted = manager.execute(request(number, "sleep 50 & exit 7")).await;
         let accepted = accepted.expect("a task");
@@ -78,10 +79,10 @@ async fn left_processes_are_listed_if_a_stop_ends_them() {
         };
         // The shell has exited when only the other process is found.
         wait_until("only the left process runs", scope_has_one).await;
-        tokio::time::sleep(Duration::from_millis(10)).await;
         let Ok(stopped) = manager.cancel(&id, by_user()).await else {
             continue; // The task has ended before the stop.
         };
+        stopped_tasks += 1;
         let result = result(&stopped.task).expect("a result");
         let left = result["left_processes"].as_array();
         let left = left.map(Vec::as_slice).unwrap_or_default();
@@ -93,6 +94,7 @@ async fn left_processes_are_listed_if_a_stop_ends_them() {
             assert_eq!(left["command_line"], "sleep 50");
         }
     }
+    assert!(stopped_tasks > 0, "no stop came in time");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -210,7 +210,12 @@ impl ShellTool {
             running,
             output,
         };
-        hand_over(&*self.host, work).map_err(|refused| ToolError::new(refused.why.to_string()))
+        hand_over(&*self.host, work).map_err(|refused| {
+            // The command runs until the stop ends it, so its effects are possible.
+            let cause = refused.why.cause().map(ToString::to_string);
+            let cause = cause.unwrap_or_else(|| "its session is closed".to_owned());
+            ToolError::new(format!("the command had started, and is stopped: {cause}"))
+        })
     }
 }
 
