@@ -139,7 +139,7 @@ fn describe_left(
     about.extend(session.folder.as_deref().map(str::to_owned));
     let mut text = Styled::default();
     let state = style.paint(TextRole::Warning, "not open");
-    text.push_line(&headline(session.id.as_str(), state, &about, style));
+    text.push_line(&headline(session.id.as_str(), &state, &about, style));
     for work in &session.work {
         let place = if work.is_out_of_view() {
             ", in another PID namespace"
@@ -247,7 +247,12 @@ fn describe_session(
         None => about.push(format!("for {}", whole(session.quiet_ms))),
     }
     let mut text = Styled::default();
-    text.push_line(&headline(session.session_id.as_str(), state, &about, style));
+    text.push_line(&headline(
+        session.session_id.as_str(),
+        &state,
+        &about,
+        style,
+    ));
     for question in &session.questions {
         text.push_line(&styled!["  ? ", question]);
     }
@@ -271,7 +276,12 @@ fn describe_command(
     ];
     let mut text = Styled::default();
     let state = style.paint(TextRole::Good, "runs");
-    text.push_line(&headline(command.command_id.as_str(), state, &about, style));
+    text.push_line(&headline(
+        command.command_id.as_str(),
+        &state,
+        &about,
+        style,
+    ));
     for work in &command.work {
         text.push_line(&row(work, style, columns));
     }
@@ -279,7 +289,7 @@ fn describe_command(
 }
 
 /// First line about a session or a command.
-fn headline(id: &str, state: Styled, about: &[String], style: Style) -> Styled {
+fn headline(id: &str, state: &Styled, about: &[String], style: Style) -> Styled {
     styled![
         style.paint(TextRole::Strong, short(id)),
         "  ",
