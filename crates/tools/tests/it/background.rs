@@ -184,7 +184,7 @@ async fn stopped_session_accepts_no_background_work() {
     let answer = session
         .call("shell", json!({"command": "sleep 600", "background": true}))
         .await;
-    refused(answer, "not started: stopped, user");
+    refused(answer, "the command had started, and is stopped: user");
     assert!(session.host.works().is_empty());
     // The command still belongs to the call, and ends when the call ends.
     let receipt = session
