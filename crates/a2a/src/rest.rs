@@ -1,6 +1,6 @@
 //! Corrections of the HTTP+JSON binding where the A2A library deviates from the specification.
 
-use a2a::A2AError;
+use a2a::{A2AError, error_code};
 use axum::body::{HttpBody as _, to_bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -21,6 +21,9 @@ pub(crate) async fn conform(method: &Method, mut response: Response) -> Response
     let is_empty = response.body().size_hint().exact() == Some(0);
     if method == Method::DELETE && is_empty && response.status() == StatusCode::OK {
         return axum::Json(json!({})).into_response();
+    }
+    if response.status().is_client_error() && is_text(response.headers()) {
+        response = with_error_object(response).await;
     }
     if is_json(response.headers()) {
         let json = HeaderValue::from_static("application/json");
@@ -49,6 +52,25 @@ pub(crate) async fn complete_page(response: Response) -> Response {
 fn is_json(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
     content_type.is_some_and(|content_type| content_type.contains("json"))
+}
+
+fn is_text(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
+    content_type.is_some_and(|content_type| content_type.starts_with("text/plain"))
+}
+
+/// Replaces the text with which the library refuses a body or a query, so that all errors have one form.
+async fn with_error_object(response: Response) -> Response {
+    let status = response.status();
+    let text = to_bytes(response.into_body(), ERROR_BYTES_MAX).await;
+    let text = String::from_utf8_lossy(&text.unwrap_or_default()).into_owned();
+    error_response(&match status {
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => A2AError::content_type_not_supported(),
+        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
+            A2AError::invalid_params(text)
+        }
+        _ => return (status, text).into_response(),
+    })
 }
 
 /// Maximum size of the body of an error, in bytes.
@@ -104,8 +126,11 @@ fn http_status(error: &A2AError) -> StatusCode {
     if let Some(overload) = Overload::of_error(error) {
         return overload.http_status();
     }
-    if error.code == errors::REVOKED {
-        return StatusCode::UNAUTHORIZED;
+    match error.code {
+        errors::REVOKED => return StatusCode::UNAUTHORIZED,
+        // A2A 1.0, section 5.4.
+        error_code::CONTENT_TYPE_NOT_SUPPORTED => return StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        _ => {}
     }
     let status = StatusCode::from_u16(error.http_status_code());
     status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)

@@ -75,6 +75,9 @@ pub(crate) async fn answer(
         return None;
     }
     if path.ends_with("/message:stream") || path.ends_with("/message/stream") {
+        if !is_json(headers) {
+            return Some(rest::error_response(&A2AError::content_type_not_supported()));
+        }
         let body = serde_json::from_slice(request.body()).ok()?;
         let events = match protojson_conv::from_value::<SendMessageRequest>(body) {
             Ok(request) => service.send_numbered(&params_of(headers), request).await,
@@ -113,10 +116,11 @@ fn subscribed_task(path: &str) -> Option<String> {
     Some(id.to_owned())
 }
 
-/// True if the body is JSON, or if the client does not specify a content type.
+/// True if the headers name JSON as the type of the body. A request without a type is refused, because a web page can
+/// send such a request to a server on this machine without the consent of the server.
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
-    content_type.is_none_or(|content_type| {
+    content_type.is_some_and(|content_type| {
         let content_type = content_type.split(';').next().unwrap_or_default().trim();
         content_type == "application/json" || content_type.ends_with("+json")
     })

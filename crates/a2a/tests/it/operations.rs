@@ -370,11 +370,53 @@ async fn other_versions_and_content_types_are_refused() {
             assert!(is_refused, "{version:?}: {body}");
         }
     }
-    let mut text = rpc("ListTasks", &json!({}));
-    text.headers_mut()
-        .insert("content-type", "text/plain".parse().unwrap());
-    let (_, body) = answer(&router, text).await;
-    assert_eq!(body["error"]["code"], -32005);
+}
+
+/// A web page of any origin can send a body that has no type, or the type of plain text.
+#[tokio::test]
+async fn request_that_is_not_declared_as_json_is_refused() {
+    let router = router().await;
+    for content_type in [None, Some("text/plain")] {
+        for (mut request, code) in [
+            (rpc("ListTasks", &json!({})), json!(-32005)),
+            (
+                post("/message:stream", message("m", "echo").to_string()),
+                json!(415),
+            ),
+            (
+                post("/message:send", message("n", "echo").to_string()),
+                json!(415),
+            ),
+        ] {
+            request.headers_mut().remove("content-type");
+            if let Some(content_type) = content_type {
+                let content_type = content_type.parse().unwrap();
+                request.headers_mut().insert("content-type", content_type);
+            }
+            let (_, body) = answer(&router, request).await;
+            assert_eq!(body["error"]["code"], code, "{content_type:?}: {body}");
+        }
+    }
+    let list = result(&router, "ListTasks", &json!({})).await;
+    assert_eq!(list["tasks"], json!([]));
+}
+
+#[tokio::test]
+async fn malformed_body_or_query_gets_the_error_object() {
+    let router = router().await;
+    for (method, path, body) in [
+        ("POST", "/message:send", "xx"),
+        ("GET", "/tasks?pageSize=x", ""),
+    ] {
+        let mut request = post(path, body);
+        *request.method_mut() = method.parse().unwrap();
+        let (status, body) = answer(&router, request).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{path}: {body}");
+        assert_eq!(
+            body["error"]["status"], "INVALID_ARGUMENT",
+            "{path}: {body}"
+        );
+    }
 }
 
 #[tokio::test]

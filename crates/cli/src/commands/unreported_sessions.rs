@@ -1,12 +1,14 @@
 //! Sessions of the store that no process reported: sessions with orphaned work (work that runs although no process owns
 //! it), and sessions of unreachable processes.
 
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
 use allstop_core::SessionId;
 use allstop_log::{Log, SessionError, list_sessions, read_session};
+use allstop_process::marked_processes;
 use allstop_runtime::{OrphanedWork, scan_orphans};
 
 use crate::error::CliError;
@@ -28,8 +30,9 @@ pub(super) struct UnreportedSessions {
     pub(super) left: Vec<LeftSession>,
     /// Sessions that are open in unreachable processes.
     pub(super) unreachable: Vec<UnreachableSession>,
-    /// Sessions that no process has open and whose last turn has no end in the log.
-    pub(super) crashed: Vec<SessionId>,
+    /// Sessions that no process has open, with running processes of their calls: a keeper is ending them, or it was
+    /// killed together with the owner of the session.
+    pub(super) dying: Vec<SessionId>,
     /// Warnings about unreadable sessions with the reason, one per line.
     pub(super) unreadable: Vec<String>,
 }
@@ -38,7 +41,15 @@ impl UnreportedSessions {
     /// Warnings about sessions whose work may run although it is not listed, one per line.
     pub(super) fn problems(&self) -> Vec<String> {
         let unreachable = self.unreachable.iter().map(ToString::to_string);
-        unreachable.chain(self.unreadable.iter().cloned()).collect()
+        let dying = self.dying.iter().map(|id| {
+            let id = short(id.as_str());
+            format!(
+                "processes of the session `{id}` run although their owner has ended; if they stay, `allstop receipt` \
+                 with this id names a pid"
+            )
+        });
+        let all = unreachable.chain(self.unreadable.iter().cloned());
+        all.chain(dying).collect()
     }
 
     fn add_unreadable(&mut self, id: &SessionId, error: &SessionError) {
@@ -82,6 +93,7 @@ pub(super) async fn unreported_sessions(
     let listed = list_sessions(log).await;
     let listed = listed.map_err(|error| CliError::failure(error.to_string()))?;
     let mut unreported = UnreportedSessions::default();
+    let marked = marked_sessions();
     for summary in listed {
         if known.contains(&summary.id) {
             continue;
@@ -108,10 +120,15 @@ pub(super) async fn unreported_sessions(
                 continue;
             }
         };
-        if state.open_turn().is_some() {
-            unreported.crashed.push(summary.id.clone());
-        }
         let mut work = scan_orphans(&state);
+        let markers = marked.get(summary.id.as_str()).into_iter().flatten();
+        let is_of_work = |marker: &str| {
+            work.iter()
+                .any(|work| work.marker.as_deref() == Some(marker))
+        };
+        if markers.into_iter().any(|marker| !is_of_work(marker)) {
+            unreported.dying.push(summary.id.clone());
+        }
         work.retain(|work| work.alive);
         if !work.is_empty() {
             unreported.left.push(LeftSession {
@@ -122,4 +139,18 @@ pub(super) async fn unreported_sessions(
         }
     }
     Ok(unreported)
+}
+
+/// Markers of the running processes of calls, by the id of their session. Reads `/proc`, which may block.
+fn marked_sessions() -> HashMap<String, HashSet<String>> {
+    let sessions = RefCell::new(HashMap::<String, HashSet<String>>::new());
+    marked_processes(|marker| {
+        if let Some((session, _call)) = marker.rsplit_once('.') {
+            let mut sessions = sessions.borrow_mut();
+            let markers = sessions.entry(session.to_owned()).or_default();
+            markers.insert(marker.to_owned());
+        }
+        false
+    });
+    sessions.into_inner()
 }

@@ -1,9 +1,11 @@
 //! Receipts of stops that cover less or more than one turn: calls, hooks, background work. Each receipt must be in the
 //! envelope (JSON result) of the run and in the log.
 
+use rustix::process::{Pid, kill_process};
 use serde_json::Value;
 
 use crate::support::fault::Fault;
+use crate::support::processes::Process;
 use crate::support::{Ended, FACT_MAX, Place, Running, Signal, eventually};
 
 fn json(ended: &Ended) -> Value {
@@ -170,6 +172,41 @@ fn stop_after_the_owner_was_killed_waits_for_its_processes() {
             assert_eq!(receipt["outcome"], "already_ended", "{receipt:#}");
         }
     }
+}
+
+/// The process of the session and the keeper of its command were killed together. Regression: `ps` denied that work was
+/// left, and after another run had closed the turn, `stop --all` ended without a word.
+#[test]
+fn processes_without_owner_and_keeper_are_reported() {
+    let place = Place::new();
+    let script = r#"turns: [{when: again, replies: [{text: Here.}]}, {replies: [{calls: [{tool: shell, arguments: {command: "setsid sleep 600 & echo x > begun; wait"}}]}]}]"#;
+    let running = begin(&place, script, "--session s hello");
+    let begun = place.work().join("begun");
+    eventually("the command runs", || begun.exists().then_some(()));
+    let mut keepers = place.leftovers();
+    keepers.retain(Process::is_keeper);
+    assert_eq!(keepers.len(), 1, "{keepers:?}");
+    // A stopped keeper cannot notice the end of its owner.
+    let keeper = Pid::from_raw(keepers[0].pid).expect("a pid");
+    kill_process(keeper, Signal::STOP).expect("it runs");
+    running.end_by(Signal::KILL);
+    kill_process(keeper, Signal::KILL).expect("it runs");
+    let check = || {
+        let listed = json(&on_store(&place, "ps --json").ok());
+        let problems = listed["problems"].to_string();
+        assert!(problems.contains("their owner has ended"), "{listed:#}");
+        let stopped = on_store(&place, "stop --all");
+        assert!(stopped.stderr.contains("still run"), "{stopped:?}");
+    };
+    check();
+    place
+        .run_script(script)
+        .args("--session s again")
+        .start()
+        .end(FACT_MAX)
+        .ok();
+    check();
+    place.kill_leftovers();
 }
 
 /// A turn is stopped from another terminal, and then the user presses Ctrl-C. Regression: this press counted as a

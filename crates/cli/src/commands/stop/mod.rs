@@ -98,7 +98,7 @@ async fn stop_all(by: &str, args: &StopArgs, host: &ProcessHost) -> Result<StopR
             let target = StopTarget::TurnAndBackground;
             all.answers.extend(left.stop(&target, args, by).await);
             if !args.preview
-                && let Err(problem) = dying_processes_gone(&found.crashed, Vec::new(), host).await
+                && let Err(problem) = dying_processes_gone(&found.dying, Vec::new(), host).await
             {
                 all.problems.push(problem);
             }

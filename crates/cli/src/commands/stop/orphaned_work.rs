@@ -24,8 +24,8 @@ use allstop_remote::ProcessNumber;
 pub(super) struct OtherSessions {
     /// Sessions that are open in a process without a socket, such as another `allstop stop`.
     pub(super) held: Vec<SessionId>,
-    /// Sessions whose owner died during a turn.
-    pub(super) crashed: Vec<SessionId>,
+    /// Sessions whose owner has died, with running processes of their calls.
+    pub(super) dying: Vec<SessionId>,
     /// Problems that prevent a stop, one per line.
     pub(super) problems: Vec<String>,
 }
@@ -50,7 +50,7 @@ impl OrphanedSessions {
         let held = unreported.unreachable.into_iter().map(|held| held.id);
         let mut others = OtherSessions {
             held: held.collect(),
-            crashed: unreported.crashed,
+            dying: unreported.dying,
             problems: unreported.unreadable,
         };
         let mut left = Vec::new();
