@@ -202,6 +202,11 @@ impl Connection {
 
     /// Ends the connection if the configuration or a close of the system demands it, and no other call uses the
     /// connection. Returns true if the connection is now ending.
+    /// True if the server is a process that is being ended, because its connection is lost.
+    fn is_process_lost(&self) -> bool {
+        self.lifetime.is_some() && self.loss.reason().is_some()
+    }
+
     fn end_unless_used(&self) -> bool {
         const WHY: &str = "it continued a cancelled call";
         let is_closing = self.ends_with_call().now_or_never().is_some();
@@ -324,7 +329,8 @@ impl SentCall<'_> {
         {
             return answered;
         }
-        if self.connection.end_unless_used() {
+        // The end of a lost process has short time limits, and proves the end of the call.
+        if connection.is_process_lost() || connection.end_unless_used() {
             return self.answered().await;
         }
         self.ended = true;

@@ -22,6 +22,8 @@ pub(super) struct ProcessEnd {
     pub(super) how: EndMethod,
     pub(super) verified: EndProof,
     pub(super) containment: Containment,
+    /// True if the server had exited, and processes that it had started were still running.
+    pub(super) left_processes: bool,
 }
 
 impl ConnectionEnd {
@@ -33,7 +35,7 @@ impl ConnectionEnd {
         };
         let details = registration.details_mut();
         details.containment = Some(process.containment);
-        details.note = Some(format!("its server was ended: {}", process.text()).into());
+        details.note = Some(process.text().into());
         registration.finish(Ending::Stopped {
             how: process.how,
             evidence: Evidence::verified(process.verified),
@@ -43,11 +45,19 @@ impl ConnectionEnd {
 
 impl ProcessEnd {
     pub(super) fn text(self) -> &'static str {
-        match self.how {
-            EndMethod::Sigterm => "it needed SIGTERM",
-            EndMethod::Sigkill => "it needed SIGKILL",
-            EndMethod::ConnectionClosed => "it exited when its input was closed",
-            _ => "it exited by itself",
+        match (self.how, self.left_processes) {
+            (EndMethod::Sigterm, false) => "its server was ended: it needed SIGTERM",
+            (EndMethod::Sigterm, true) => {
+                "its server exited, and processes that it had started needed SIGTERM"
+            }
+            (EndMethod::Sigkill, false) => "its server was ended: it needed SIGKILL",
+            (EndMethod::Sigkill, true) => {
+                "its server exited, and processes that it had started needed SIGKILL"
+            }
+            (EndMethod::ConnectionClosed, _) => {
+                "its server was ended: it exited when its input was closed"
+            }
+            _ => "its server exited by itself",
         }
     }
 }

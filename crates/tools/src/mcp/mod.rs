@@ -58,6 +58,7 @@ mod pipes;
 mod process;
 mod server;
 mod server_content;
+mod server_output;
 mod servers;
 mod state;
 mod status_events;

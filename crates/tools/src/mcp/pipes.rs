@@ -14,16 +14,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use allstop_core::json_text::has_reserved_key;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncReadExt as _, AsyncWrite};
 use tokio::net::unix::pipe;
 
 use super::connection_loss::ConnectionLoss;
-use super::deep_answer::replacement;
-use super::http_client::RESERVED_KEY;
-use super::limits::MESSAGE_BYTES_MAX;
+use super::server_output::ServerOutput;
 
 /// Shell script that opens both pipes, prints an empty line to report that they are open, and replaces itself with the
 /// server.
@@ -91,9 +89,10 @@ impl ServerPipes {
         self.input.clone()
     }
 
-    /// Waits until the server has opened its ends of the pipes. From then on, the output ends when the server exits.
+    /// Waits until the server has opened its ends of the pipes. From then on, the output ends when `exit` resolves.
     pub(super) async fn opened(
         self,
+        exit: BoxFuture<'static, ()>,
         loss: ConnectionLoss,
     ) -> io::Result<(ServerOutput, ServerInput)> {
         let Self {
@@ -106,14 +105,7 @@ impl ServerPipes {
         output.read_exact(&mut line).await?;
         drop(server_ends);
         drop(folder);
-        let output = ServerOutput {
-            pipe: output,
-            message: Vec::new(),
-            checked: Vec::new(),
-            passed: 0,
-            loss,
-        };
-        Ok((output, input))
+        Ok((ServerOutput::new(output, exit, loss), input))
     }
 }
 
@@ -173,78 +165,5 @@ impl AsyncWrite for ServerInput {
     fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.close();
         Poll::Ready(Ok(()))
-    }
-}
-
-/// Maximum number of bytes that are read at once: many messages fit into it, and it fits on the stack.
-const READ_BYTES: usize = 8 * 1024;
-
-/// The server's standard output, bounded and message by message. If a message is too long or must not be parsed, the
-/// output ends.
-pub(super) struct ServerOutput {
-    pipe: pipe::Receiver,
-    /// Bytes since the last line feed, which belong to an incomplete message.
-    message: Vec<u8>,
-    /// Complete messages that were checked, and the number of their bytes that were passed on.
-    checked: Vec<u8>,
-    passed: usize,
-    loss: ConnectionLoss,
-}
-
-impl ServerOutput {
-    /// Checks messages before they are passed on. Returns `Err(why)` if the output ends here.
-    fn check(&mut self, read: &[u8]) -> Result<(), String> {
-        for piece in read.split_inclusive(|byte| *byte == b'\n') {
-            self.message.extend_from_slice(piece);
-            if self.message.len() > MESSAGE_BYTES_MAX {
-                return Err(format!(
-                    "it sent more than {MESSAGE_BYTES_MAX} bytes in one message"
-                ));
-            }
-            if piece.ends_with(b"\n") {
-                if has_reserved_key(&self.message) {
-                    return Err(RESERVED_KEY.to_owned());
-                }
-                let message = std::mem::take(&mut self.message);
-                match replacement(&message) {
-                    None => self.checked.extend(message),
-                    Some(instead) => {
-                        self.checked.extend(instead.into_bytes());
-                        self.checked.push(b'\n');
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl AsyncRead for ServerOutput {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        loop {
-            let left = self.checked.get(self.passed..).unwrap_or_default();
-            let passed = left.get(..buffer.remaining()).unwrap_or(left);
-            if !passed.is_empty() {
-                buffer.put_slice(passed);
-                self.passed += passed.len();
-                return Poll::Ready(Ok(()));
-            }
-            // Also frees the memory of a long message.
-            (self.checked, self.passed) = (Vec::new(), 0);
-            let mut piece = [0; READ_BYTES];
-            let mut piece = ReadBuf::new(&mut piece);
-            std::task::ready!(Pin::new(&mut self.pipe).poll_read(cx, &mut piece))?;
-            if piece.filled().is_empty() {
-                return Poll::Ready(Ok(()));
-            }
-            if let Err(why) = self.check(piece.filled()) {
-                self.loss.by_us(&why);
-                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
-            }
-        }
     }
 }

@@ -9,6 +9,8 @@ use allstop_core::receipt::{EndMethod, ItemKind};
 use allstop_core::{Cause, CauseKind, Extent, error_chain};
 use allstop_process::{OutputReader, ProcessSpec};
 use allstop_scope::{Process, Scope, StopRequest, WorkSpec};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 use tokio::time::timeout;
@@ -83,14 +85,22 @@ impl ServerProcess {
         drop(self.process.exited().await);
     }
 
+    /// Resolves when the server itself has exited. Processes that it started may still run.
+    pub(super) fn exit(&self) -> BoxFuture<'static, ()> {
+        let process = self.process.clone();
+        async move { drop(process.exited().await) }.boxed()
+    }
+
     /// Ends the process: closes its input, then sends signals if needed. `None` if a part of the process tree remains.
     pub(super) async fn end(&self, why: &str, by_server: bool) -> Option<ProcessEnd> {
         let handle = self.process.handle();
         self.input.close();
+        let mut left_processes = false;
         if timeout(INPUT_CLOSED_WAIT, handle.wait_empty())
             .await
             .is_err()
         {
+            left_processes = handle.status().borrow().exited.is_some();
             let cause = Cause::new(CauseKind::Failure).detail(why.to_owned());
             let order = StopRequest::new(Extent::Subtree, cause).grace(TERM_WAIT);
             let _receipt = self.scope.stop(order).receipt().await;
@@ -104,6 +114,7 @@ impl ServerProcess {
             how: handle.strongest_signal().unwrap_or(unsignalled),
             verified: handle.emptiness()?,
             containment: handle.containment(),
+            left_processes,
         })
     }
 

@@ -278,7 +278,7 @@ async fn establish(
         }
         (_, Some(process), Some(pipes)) => {
             let ends = tokio::select! {
-                ends = pipes.opened(sinks.loss.clone()) => ends.map_err(|error| format!("its pipes failed: {error}"))?,
+                ends = pipes.opened(process.exit(), sinks.loss.clone()) => ends.map_err(|error| format!("its pipes failed: {error}"))?,
                 () = process.exited() => return Err("it exited during its start".to_owned()),
             };
             over_pipes(ends, first, sinks).await?

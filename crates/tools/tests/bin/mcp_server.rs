@@ -209,12 +209,8 @@ fn call(id: &Value, params: &Value, waiting: &Waiting) {
         "wait" => return wait(id.clone(), params.clone(), waiting),
         "exit" => {
             say_error("the disk is full");
-            #[expect(
-                clippy::exit,
-                clippy::disallowed_methods,
-                reason = "it is to die in the call"
-            )]
-            std::process::exit(3)
+            leave(arguments);
+            exit_now()
         }
         "mutter" if arguments["ask"] == true => return ask(id),
         "mutter" if arguments["reserved"] == true => {
@@ -240,6 +236,11 @@ fn call(id: &Value, params: &Value, waiting: &Waiting) {
         "fail" => {
             let content = [json!({"type": "text", "text": "no such row"})];
             return answer(id, &json!({"content": content, "isError": true}));
+        }
+        "large" if arguments["leave"] == true => {
+            answer_text(id, &"large ".repeat(20_000));
+            leave(arguments);
+            exit_now()
         }
         "large" => "large ".repeat(20_000),
         "change" => {
@@ -275,6 +276,10 @@ fn wait(id: Value, params: Value, waiting: &Waiting) {
         match (outcome, arguments["on_cancel"].as_str().unwrap_or("ignore")) {
             (Ok(()), "silent") => {}
             (Ok(()), "result") => answer_text(&id, "cut short"),
+            (Ok(()), "exit") => {
+                leave(arguments);
+                exit_now()
+            }
             (Ok(()), "error") => {
                 send(
                     &json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32800, "message": "cancelled"}}),
@@ -292,6 +297,24 @@ fn wait(id: Value, params: Value, waiting: &Waiting) {
         }
         waiting.lock().expect("no panic").remove(&key);
     });
+}
+
+/// Starts a process that outlives the server and holds its output open, if the arguments want one.
+fn leave(arguments: &Value) {
+    if arguments["leave"] != true {
+        return;
+    }
+    let left = std::process::Command::new("sleep").arg("60").spawn();
+    say_error(&format!("left {}", left.expect("it starts").id()));
+}
+
+fn exit_now() -> ! {
+    #[expect(
+        clippy::exit,
+        clippy::disallowed_methods,
+        reason = "it is to die during a call"
+    )]
+    std::process::exit(3)
 }
 
 fn answer_text(id: &Value, text: &str) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{answer, send};
+use super::{answer, exit_now, send};
 
 /// Id of the question of a task.
 pub(super) const QUESTION: &str = "question of a task";
@@ -87,21 +87,12 @@ fn poll(task: &mut Task) -> &'static str {
         task.status = match end {
             "fail" | "tool_error" => "failed",
             "ask" => "input_required",
-            "exit" => exit(),
+            "exit" => exit_now(),
             "never" => "working",
             _ => "completed",
         };
     }
     task.status
-}
-
-fn exit() -> ! {
-    #[expect(
-        clippy::exit,
-        clippy::disallowed_methods,
-        reason = "it is to die during the task"
-    )]
-    std::process::exit(3)
 }
 
 fn cancel(id: &Value, task_id: &str) {
@@ -110,6 +101,7 @@ fn cancel(id: &Value, task_id: &str) {
         let reaction = task.arguments["on_cancel"].as_str().unwrap_or("obey");
         task.status = match reaction {
             "obey" => "cancelled",
+            "exit" => exit_now(),
             "finish" => "completed",
             "confuse" => "of another task",
             _ => task.status,

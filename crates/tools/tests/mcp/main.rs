@@ -15,6 +15,7 @@ mod legacy_events;
 mod lists;
 mod logins;
 mod stateless;
+mod server_exits;
 mod status_events;
 mod stops;
 mod support;
