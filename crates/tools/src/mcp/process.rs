@@ -106,7 +106,7 @@ impl ServerProcess {
             let _receipt = self.scope.stop(order).receipt().await;
         }
         let unsignalled = if by_server {
-            EndMethod::Failed
+            EndMethod::OwnerDied
         } else {
             EndMethod::ConnectionClosed
         };

@@ -33,6 +33,21 @@ async fn messages_before_the_exit_are_read() {
 }
 
 #[tokio::test]
+async fn exit_after_a_cancellation_is_a_verified_end() {
+    let place = Place::new("").await;
+    let call = place
+        .start_and_reach("t__wait", json!({"on_cancel": "exit"}))
+        .await;
+    let receipt = call.stop().await;
+    let item = only_item(&receipt);
+    assert_eq!(item["state"], "stopped", "{item}");
+    assert_eq!(item["how"], "owner_died", "{item}");
+    assert_eq!(item["verified"], "process_group_empty", "{item}");
+    assert_eq!(item["note"], "its server exited by itself", "{item}");
+    assert!(receipt.quiet());
+}
+
+#[tokio::test]
 async fn receipt_reports_the_signal_for_a_process_that_the_server_left() {
     let place = Place::new("").await;
     let call = place
@@ -47,3 +62,15 @@ async fn receipt_reports_the_signal_for_a_process_that_the_server_left() {
     assert!(!runs(&call.answer().await.unwrap_err()));
 }
 
+#[tokio::test]
+async fn exit_after_the_cancellation_of_a_task_is_a_verified_end() {
+    let place = Place::new("").await;
+    let call = place.start("t__research", json!({"end": "never", "on_cancel": "exit"}));
+    wait_until("the task is followed", || place.count("tasks/get") > 0).await;
+    let receipt = call.stop().await;
+    let item = only_item(&receipt);
+    assert_eq!(item["state"], "stopped", "{item}");
+    assert_eq!(item["how"], "owner_died", "{item}");
+    assert_eq!(item["verified"], "process_group_empty", "{item}");
+    assert!(receipt.quiet());
+}
