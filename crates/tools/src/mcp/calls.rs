@@ -18,7 +18,7 @@ use rmcp::model::{
     ClientRequest, NumberOrString, ProgressNotificationParam, ProgressToken, RequestId,
 };
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::call_answer::{AnsweredCall, CallAnswer};
 use super::cancellation::{CallCancellation, SendRefusal, UnsentCancellations};
@@ -31,6 +31,8 @@ use crate::call_progress::CallProgress;
 #[derive(Debug, Default)]
 pub(super) struct OpenCalls {
     table: Mutex<CallTable>,
+    /// Notified when a call leaves the table.
+    left: Notify,
     pub(super) unsent: Arc<UnsentCancellations>,
 }
 
@@ -146,6 +148,7 @@ impl OpenCalls {
         }
         let open = entry.remove();
         drop(table);
+        self.left.notify_waiters();
         match &answer {
             // No answer will arrive, so a cancellation informs the server that no caller waits.
             CallAnswer::Cut(why) => open.cancel.request(why),
@@ -198,6 +201,7 @@ impl OpenCalls {
     /// Removes a call whose end will remain unknown.
     pub(super) fn take(&self, id: &RequestId) -> Option<Registration> {
         let open = self.table.lock().open.remove(id);
+        self.left.notify_waiters();
         open.map(|open| open.registration)
     }
 
@@ -230,6 +234,22 @@ impl OpenCalls {
             cancel.request(reason);
         }
         self.unsent.written().await;
+    }
+
+    /// Waits until no call is open.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn all_ended(&self) {
+        loop {
+            let mut left = std::pin::pin!(self.left.notified());
+            // A call that leaves after the check must not be missed.
+            left.as_mut().enable();
+            if self.table.lock().open.is_empty() {
+                return;
+            }
+            left.await;
+        }
     }
 
     /// Ends every open call with the end of the connection as its answer.

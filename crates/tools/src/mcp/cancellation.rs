@@ -4,6 +4,7 @@
 //! Invariants:
 //! 1. `notifications/cancelled` is sent at most once per request, and never for a request that was answered or never
 //!    sent. `tasks/cancel` is sent at most once per task.
+//!    Over HTTP, the cancellation that closes a response is not sent.
 //! 2. A request for a cancellation never waits, because stops and destructors request cancellations. Closing the
 //!    connection waits until the cancellation is written.
 
@@ -13,15 +14,47 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
-use rmcp::model::{CancelledNotification, CancelledNotificationParam, RequestId};
+use rmcp::model::{
+    CancelledNotification, CancelledNotificationParam, ClientJsonRpcMessage, ClientNotification,
+    CustomNotification, JsonRpcMessage, RequestId,
+};
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient};
 use tokio::task::coop::unconstrained;
 
 use super::mcp_task::McpTask;
 
+/// Effect of a cancellation on the HTTP response of its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CancelForm {
+    /// The protocol library sends the cancellation and closes the response, or closes it in place of a cancellation (from
+    /// revision 2026-07-28 on). Pipes have no response to close.
+    ClosesResponse,
+    /// The response stays open, so that the server can answer the cancelled request. [`CallCancellation::close_response`]
+    /// closes it.
+    KeepsResponse,
+}
+
+/// Marks a cancellation that only closes the response, because the server already has one.
+#[derive(Debug, Clone)]
+struct OnlyClosesResponse;
+
+/// True for a cancellation that is not sent to the server.
+pub(super) fn only_closes_response(message: &ClientJsonRpcMessage) -> bool {
+    match message {
+        JsonRpcMessage::Notification(notification) => match &notification.notification {
+            ClientNotification::CancelledNotification(cancelled) => {
+                cancelled.extensions.get::<OnlyClosesResponse>().is_some()
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct CallCancellation {
     peer: Peer<RoleClient>,
+    form: CancelForm,
     unsent: Arc<UnsentCancellations>,
     state: Mutex<CancelState>,
 }
@@ -79,9 +112,14 @@ pub(super) enum SendRefusal {
 }
 
 impl CallCancellation {
-    pub(super) fn new(peer: Peer<RoleClient>, unsent: Arc<UnsentCancellations>) -> Self {
+    pub(super) fn new(
+        peer: Peer<RoleClient>,
+        form: CancelForm,
+        unsent: Arc<UnsentCancellations>,
+    ) -> Self {
         Self {
             peer,
+            form,
             unsent,
             state: Mutex::new(CancelState::Unsent),
         }
@@ -123,11 +161,31 @@ impl CallCancellation {
 
     fn cancel_request(&self, id: RequestId, reason: &str) {
         let params = CancelledNotificationParam::new(Some(id), Some(reason.to_owned()));
-        let notification = CancelledNotification::new(params);
+        self.notify(match self.form {
+            CancelForm::ClosesResponse => CancelledNotification::new(params).into(),
+            // The library sends this notification as any other one, and leaves the response open.
+            CancelForm::KeepsResponse => {
+                let params = serde_json::to_value(params).ok();
+                CustomNotification::new("notifications/cancelled", params).into()
+            }
+        });
+    }
+
+    /// Closes the response of a cancelled request whose answer is no longer awaited.
+    pub(super) fn close_response(&self, id: &RequestId) {
+        if self.form == CancelForm::KeepsResponse {
+            let params = CancelledNotificationParam::new(Some(id.clone()), None);
+            let mut notification = CancelledNotification::new(params);
+            notification.extensions.insert(OnlyClosesResponse);
+            self.notify(notification.into());
+        }
+    }
+
+    fn notify(&self, notification: ClientNotification) {
         let peer = self.peer.clone();
         let sending = async move {
             // Fails only if the connection is gone.
-            drop(peer.send_notification(notification.into()).await);
+            drop(peer.send_notification(notification).await);
         };
         self.unsent.add(sending.boxed());
     }

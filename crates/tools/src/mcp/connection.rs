@@ -20,7 +20,7 @@ use super::call_answer::{AnsweredCall, CallAnswer, confirmed, not_confirmed, tas
 use super::call_task::follow;
 use super::call_token::{CallRequestError, replace_token};
 use super::calls::{BegunCall, CallChannels, CallRefused, OpenCalls};
-use super::cancellation::CallCancellation;
+use super::cancellation::{CallCancellation, CancelForm};
 use super::config::OnIgnoredCancel;
 use super::connection_loss::ConnectionLoss;
 use super::elicitation::{QUESTIONS_WAITING_MAX, ask_all};
@@ -44,6 +44,7 @@ pub(super) struct Connection {
     /// `None` if no source gives tokens to the server.
     pub(super) tokens: Option<Arc<GivenTokens>>,
     pub(super) on_ignored_cancel: OnIgnoredCancel,
+    pub(super) cancel_form: CancelForm,
     /// Time that a stop waits for the answer to a cancelled call.
     pub(super) cancel_settle: Duration,
     /// `None` if the server is not a process that Allstop started. The end of such a connection proves nothing about a
@@ -118,6 +119,7 @@ impl Connection {
         let scope = &invocation.scope;
         let cancel = Arc::new(CallCancellation::new(
             self.peer.clone(),
+            self.cancel_form,
             Arc::clone(&self.calls.unsent),
         ));
         let registration = register(scope, &params.name, &cancel)?;
@@ -364,6 +366,7 @@ impl SentCall<'_> {
             not_confirmed(registration, &self.unconfirmed());
         }
     }
+        self.cancel.close_response(&self.handle.id);
 
     fn failed(&mut self, why: &str) -> ToolError {
         self.ended = true;

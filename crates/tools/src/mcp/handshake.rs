@@ -19,6 +19,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
 
 use super::calls::OpenCalls;
+use super::cancellation::CancelForm;
 use super::client_handler::McpClientHandler;
 use super::http_client::HttpClient;
 use super::interceptor::{ConnectionSinks, MessageInterceptor};
@@ -36,14 +37,31 @@ const CONFIRMED_CANCEL: &str = "io.allstop/confirmed-cancel";
 
 /// Time in which a server should answer a cancelled call.
 pub(super) fn cancel_settle(peer: &Peer<RoleClient>) -> Duration {
+    if confirms_cancellations(peer) {
+        CANCEL_SETTLE_CONFIRMED
+    } else {
+        CANCEL_SETTLE
+    }
+}
+
+/// Form of the cancellations of a connection. From revision 2026-07-28 on, a closed response is the cancellation over
+/// HTTP, except at a server with the extension.
+pub(super) fn cancel_form(peer: &Peer<RoleClient>, is_process: bool) -> CancelForm {
+    let info = peer.peer_info();
+    let has_notification = info.is_some_and(|info| info.protocol_version.has_initialize());
+    if !is_process && (has_notification || confirms_cancellations(peer)) {
+        CancelForm::KeepsResponse
+    } else {
+        CancelForm::ClosesResponse
+    }
+}
+
+fn confirms_cancellations(peer: &Peer<RoleClient>) -> bool {
     let info = peer.peer_info();
     let extensions = info
         .as_ref()
         .and_then(|info| info.capabilities.extensions.as_ref());
-    match extensions {
-        Some(extensions) if extensions.contains_key(CONFIRMED_CANCEL) => CANCEL_SETTLE_CONFIRMED,
-        _ => CANCEL_SETTLE,
-    }
+    extensions.is_some_and(|extensions| extensions.contains_key(CONFIRMED_CANCEL))
 }
 
 /// First request of a connection.
@@ -86,7 +104,8 @@ pub(super) async fn over_http(
         named.insert(header, value);
     }
     let config = StreamableHttpClientTransportConfig::with_uri(url)
-        .max_concurrent_requests(CALLS_MAX)
+        // The cancellation of a call is sent while the request of the call is open.
+        .max_concurrent_requests(2 * CALLS_MAX)
         // An expired session counts as a lost connection, and its open calls are lost.
         .reinit_on_expired_session(false)
         .custom_headers(named);

@@ -23,6 +23,7 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::{Sse, SseStream};
 
 use super::calls::OpenCalls;
+use super::cancellation::only_closes_response;
 use super::connection_loss::ConnectionLoss;
 use super::deep_answer::replacement;
 use super::discovery;
@@ -61,6 +62,9 @@ impl StreamableHttpClient for HttpClient {
         token: Option<String>,
         headers: Headers,
     ) -> HttpResult<StreamableHttpPostResponse> {
+        if only_closes_response(&message) {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
         if let Some(endpoint) = self.legacy.endpoint() {
             return self.post_to_endpoint(&endpoint, &message, headers).await;
         }

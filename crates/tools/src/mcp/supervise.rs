@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_scope::{Scope, ScopeOptions, WorkCx};
+use rmcp::service::{Peer, RoleClient};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -14,7 +15,7 @@ use super::connection::Connection;
 use super::connection_end::ConnectionEnd;
 use super::connection_loss::{LossKind, LossReason};
 use super::given_tokens::AskedReasons;
-use super::handshake::{FirstRequest, Service, cancel_settle, over_http, over_pipes};
+use super::handshake::{FirstRequest, Service, cancel_form, cancel_settle, over_http, over_pipes};
 use super::interceptor::ConnectionSinks;
 use super::limits::{
     CLOSE_WAIT, CONNECTION_GOOD_AFTER, RECONNECT_FIRST, RECONNECT_MAX, RECONNECT_TRIES_MAX,
@@ -224,6 +225,7 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope, first: FirstRequest) ->
             loss: sinks.loss.clone(),
             tokens: server.tokens.clone(),
             on_ignored_cancel: server.config.on_ignored_cancel,
+            cancel_form: cancel_form(service.peer(), server.is_process()),
             cancel_settle: cancel_settle(service.peer()),
             lifetime: server.is_process().then(|| server.lifetime.subscribe()),
         })));
@@ -235,6 +237,9 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope, first: FirstRequest) ->
         never = keep_subscribed(server, service.peer(), &sinks.list_changed) => match never {},
     };
     let Some(reason) = reason else {
+        if process.is_none() {
+            cancel_calls(service.peer(), &sinks.calls).await;
+        }
         end(Some(service), process.as_ref(), &sinks.calls, stopping()).await;
         return ConnectionAttempt::Over;
     };
@@ -253,6 +258,14 @@ fn stopping() -> LossReason {
         why: "it is being stopped".into(),
         kind: LossKind::ByUs,
     }
+}
+
+/// Cancels the open calls of a server without a process here, and gives the server time to answer them.
+async fn cancel_calls(peer: &Peer<RoleClient>, calls: &OpenCalls) {
+    let LossReason { why, .. } = stopping();
+    calls.refuse(&why);
+    drop(timeout(CLOSE_WAIT, calls.cancel_all(&why)).await);
+    drop(timeout(cancel_settle(peer), calls.all_ended()).await);
 }
 
 async fn establish(

@@ -20,22 +20,33 @@ use tokio::sync::watch;
 use crate::support::{Place, cancellations, only_item, wait_until, within};
 
 /// Requests that the server received.
-type Got = Arc<Mutex<Vec<String>>>;
+pub(crate) type Got = Arc<Mutex<Vec<String>>>;
 
 /// State of the server, which runs in one scope.
 #[derive(Clone)]
 struct Theirs {
     got: Got,
+    /// True if the server has the extension for confirmed cancellations.
+    confirms: bool,
+    /// Ids of the cancelled requests.
+    cancelled: watch::Sender<Vec<Value>>,
     /// Set to true when the server gets one more tool. The server then notifies its clients.
     grown: watch::Sender<bool>,
 }
 
-async fn serve(scope: &Scope) -> (String, Got) {
+pub(crate) async fn serve(scope: &Scope) -> (String, Got) {
+    serve_with(scope, false).await
+}
+
+/// Starts the server, with or without the extension for confirmed cancellations.
+pub(crate) async fn serve_with(scope: &Scope, confirms: bool) -> (String, Got) {
     let got = Got::default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let theirs = Theirs {
         got: Arc::clone(&got),
+        confirms,
+        cancelled: watch::Sender::default(),
         grown: watch::Sender::new(false),
     };
     let app = Router::new()
@@ -82,19 +93,31 @@ async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) ->
         "initialize" => {
             let result = answer(json!({
                 "protocolVersion": message["params"]["protocolVersion"],
-                "capabilities": {"tools": {"listChanged": true}},
+                "capabilities": {"tools": {"listChanged": true}, "extensions": extensions(theirs.confirms)},
                 "serverInfo": {"name": "test", "version": "1"},
             }));
             ([("mcp-session-id", "s1")], result).into_response()
         }
         "tools/list" => {
-            let mut names = vec!["echo", "wait", "stream", "grow", "deep", "cut", "denied"];
+            let mut names = vec![
+                "echo",
+                "wait",
+                "stream",
+                "grow",
+                "deep",
+                "cut",
+                "denied",
+                "forbidden",
+            ];
             names.extend(theirs.grown.borrow().then_some("new"));
             let tool = |name| json!({"name": name, "inputSchema": {"type": "object"}});
             let tools: Vec<_> = names.into_iter().map(tool).collect();
             answer(json!({"tools": tools}))
         }
         "tools/call" => match message["params"]["name"].as_str().unwrap_or_default() {
+            "wait" if message["params"]["arguments"]["confirm_ms"].is_u64() => {
+                confirm(&message, theirs.cancelled.subscribe()).await
+            }
             "wait" => {
                 let ms = message["params"]["arguments"]["ms"]
                     .as_u64()
@@ -108,6 +131,7 @@ async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) ->
             }
             "deep" => deep(&message["id"], &message["params"]["arguments"]["as"]),
             "denied" => StatusCode::UNAUTHORIZED.into_response(),
+            "forbidden" => (StatusCode::FORBIDDEN, "not this tool").into_response(),
             "cut" => {
                 let comment = ": nothing follows\n\n";
                 ([(header::CONTENT_TYPE, "text/event-stream")], comment).into_response()
@@ -124,8 +148,47 @@ async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) ->
                     .unwrap_or_default(),
             ),
         },
+        "notifications/cancelled" => {
+            let id = message["params"]["requestId"].clone();
+            theirs.cancelled.send_modify(|cancelled| cancelled.push(id));
+            StatusCode::ACCEPTED.into_response()
+        }
         _ => StatusCode::ACCEPTED.into_response(),
     }
+}
+
+fn extensions(confirms: bool) -> Value {
+    match confirms {
+        true => json!({"io.allstop/confirmed-cancel": {}}),
+        false => json!({}),
+    }
+}
+
+/// Answers a call with an error, some time after its cancellation.
+async fn confirm(call: &Value, mut cancelled: watch::Receiver<Vec<Value>>) -> Response {
+    let arguments = &call["params"]["arguments"];
+    let after = Duration::from_millis(arguments["confirm_ms"].as_u64().unwrap_or_default());
+    let error = json!({"code": -32800, "message": "cancelled"});
+    let answer = json!({"jsonrpc": "2.0", "id": call["id"], "error": error});
+    let id = call["id"].clone();
+    let confirmed = async move {
+        drop(cancelled.wait_for(|ids| ids.contains(&id)).await);
+        tokio::time::sleep(after).await;
+    };
+    if arguments["as"] == "events" {
+        let events = async move {
+            confirmed.await;
+            Ok::<_, std::io::Error>(format!("event: message\ndata: {answer}\n\n"))
+        };
+        let events = Body::from_stream(futures::stream::once(events));
+        return ([(header::CONTENT_TYPE, "text/event-stream")], events).into_response();
+    }
+    confirmed.await;
+    (
+        [(header::CONTENT_TYPE, "application/json")],
+        answer.to_string(),
+    )
+        .into_response()
 }
 
 /// A message with nested reserved keys, that is, keys which the JSON library reserves for itself. The string value of
@@ -166,11 +229,11 @@ fn deep(id: &Value, kind: &Value) -> Response {
     }
 }
 
-fn log(got: &Got) -> String {
+pub(crate) fn log(got: &Got) -> String {
     got.lock().unwrap().join("\n")
 }
 
-fn calls(got: &Got) -> usize {
+pub(crate) fn calls(got: &Got) -> usize {
     log(got).matches("\"tools/call\"").count()
 }
 
@@ -327,7 +390,7 @@ async fn lost_server_is_degraded_and_its_tools_report_it() {
         .await
         .unwrap_err();
     assert!(error.contains("next attempt"), "{error}");
-    assert_eq!(place.tools().len(), 7);
+    assert_eq!(place.tools().len(), 8);
 }
 
 #[tokio::test]
