@@ -22,7 +22,7 @@ use super::call_token::{CallRequestError, replace_token};
 use super::calls::{BegunCall, CallChannels, CallRefused, OpenCalls};
 use super::cancellation::{CallCancellation, CancelForm};
 use super::config::OnIgnoredCancel;
-use super::connection_loss::ConnectionLoss;
+use super::connection_loss::{ConnectionLoss, is_connection_lost};
 use super::elicitation::{QUESTIONS_WAITING_MAX, ask_all};
 use super::given_tokens::{AskedReasons, GivenTokens};
 use super::input_round::answers;
@@ -202,13 +202,13 @@ impl Connection {
         );
     }
 
-    /// Ends the connection if the configuration or a close of the system demands it, and no other call uses the
-    /// connection. Returns true if the connection is now ending.
     /// True if the server is a process that is being ended, because its connection is lost.
     fn is_process_lost(&self) -> bool {
         self.lifetime.is_some() && self.loss.reason().is_some()
     }
 
+    /// Ends the connection if the configuration or a close of the system demands it, and no other call uses the
+    /// connection. Returns true if the connection is now ending.
     fn end_unless_used(&self) -> bool {
         const WHY: &str = "it continued a cancelled call";
         let is_closing = self.ends_with_call().now_or_never().is_some();
@@ -296,16 +296,20 @@ impl SentCall<'_> {
                     // Only a failure to send is handled here. In all other cases the table of open calls already has
                     // the answer, or soon receives the end of the connection.
                     if let Ok(Err(ServiceError::TransportSend(error))) = seen {
-                        let unreachable = || {
-                            let error = without_queries(&error.error.to_string());
-                            format!("it cannot be reached: {error}")
+                        let loss = &self.connection.loss;
+                        let is_lost = is_connection_lost(&*error.error);
+                        let failure = || {
+                            let failure = without_queries(&error.error.to_string());
+                            let before = if is_lost { "it cannot be reached: " } else { "" };
+                            format!("{before}{failure}")
                         };
-                        let denial = self.connection.loss.denial();
-                        let why = denial.map_or_else(unreachable, |denial| denial.why.to_string());
+                        let why = loss.denial().map_or_else(failure, |denial| denial.why.to_string());
                         // A cancellation is requested, because the server may have received the call and may become
                         // reachable again.
                         self.cancel.request(&why);
-                        self.connection.loss.by_server(&why);
+                        if is_lost {
+                            loss.by_server(&why);
+                        }
                         return Err(self.failed(&why));
                     }
                 }
@@ -362,11 +366,11 @@ impl SentCall<'_> {
 
     /// Removes the call from the table, and reports that the end of the call is unknown.
     fn abandon(&self) {
+        self.cancel.close_response(&self.handle.id);
         if let Some(registration) = self.connection.calls.take(&self.handle.id) {
             not_confirmed(registration, &self.unconfirmed());
         }
     }
-        self.cancel.close_response(&self.handle.id);
 
     fn failed(&mut self, why: &str) -> ToolError {
         self.ended = true;

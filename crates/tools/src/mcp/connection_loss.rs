@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rmcp::transport::streamable_http_client::StreamableHttpError;
 use tokio::sync::SetOnce;
 
 /// Reason for the end of a connection. The first reason is kept.
@@ -58,5 +59,21 @@ impl ConnectionLoss {
 
     pub(super) async fn wait(&self) -> LossReason {
         self.0.wait().await.clone()
+    }
+}
+
+/// True if the failure of one request shows that the connection is lost. Over HTTP, a server that answers one request with
+/// an error, or closes the connection of one request, may serve the others.
+pub(super) fn is_connection_lost(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(StreamableHttpError::Client(error)) => error.is_connect(),
+        Some(error) => !matches!(
+            error,
+            StreamableHttpError::UnexpectedServerResponse(_)
+                | StreamableHttpError::UnexpectedContentType(_)
+                | StreamableHttpError::ResponseBodyTooLarge { .. }
+                | StreamableHttpError::Deserialize(_)
+        ),
+        None => true,
     }
 }

@@ -1,10 +1,10 @@
-//! Answers to cancelled calls over streamable HTTP.
+//! Answers to cancelled calls over streamable HTTP, and calls that fail alone.
 
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::{RootOptions, Scope, StopRequest};
 use serde_json::json;
 
-use crate::http::{calls, log, serve_with};
+use crate::http::{calls, log, serve, serve_with};
 use crate::support::{Place, cancellations, only_item, wait_until, within};
 
 /// The response of a cancelled call stays open, so the server can confirm the end of the call.
@@ -46,4 +46,19 @@ async fn stop_of_everything_waits_for_the_confirmation_over_http() {
     assert_eq!(item["how"], "remote_confirmed", "{item}");
     assert_eq!(cancellations(&log(&got)).len(), 1);
     drop(call);
+}
+
+/// A proxy or a server may refuse one request.
+#[tokio::test]
+async fn refused_request_over_http_fails_alone() {
+    let theirs = Scope::root("theirs", RootOptions::single_runtime());
+    let (url, got) = serve(&theirs).await;
+    let place = Place::over_http(&url).await;
+    let sibling = place.start("t__wait", json!({"ms": 700}));
+    wait_until("the server has the call", || calls(&got) == 1).await;
+    let error = place.call("t__forbidden", json!({})).await.unwrap_err();
+    assert!(error.contains("403 Forbidden: not this tool"), "{error}");
+    assert!(!error.contains("cannot be reached"), "{error}");
+    assert_eq!(sibling.answer().await.unwrap(), "waited");
+    assert_eq!(place.state().to_string(), "ready");
 }
