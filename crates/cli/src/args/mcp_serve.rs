@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
+use allstop_core::HumanDuration;
 use clap::Args;
 
-use super::grace::GraceArgs;
 use super::serve_access::ServeAccessArgs;
 use super::values::at_least_one;
 
@@ -46,8 +46,14 @@ pub(crate) struct McpServeArgs {
     /// Maximum number of commands that run at the same time; further ones are refused
     #[arg(long, value_name = "N", default_value = "64", value_parser = at_least_one::<NonZeroUsize>, help_heading = "Limits")]
     pub(crate) max_commands: NonZeroUsize,
-    #[command(flatten)]
-    pub(crate) grace: GraceArgs,
+    /// Time that a stop waits before it uses force [default: 1s, which is less than the time that a client waits]
+    #[arg(
+        long,
+        value_name = "TIME",
+        allow_hyphen_values = true,
+        help_heading = "Limits"
+    )]
+    pub(crate) grace: Option<HumanDuration>,
 }
 
 impl McpServeArgs {

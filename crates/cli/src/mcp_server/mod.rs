@@ -14,9 +14,7 @@ use allstop_log::MemoryLog;
 use allstop_mcp_server::{CommandConfig, CommandExecutor, CommandServer};
 use allstop_remote::OwnedSessions;
 use allstop_runtime::{Config, without_exempted};
-use allstop_scope::{
-    FORCE_MAX, GRACE_DEFAULT, NotStarted, Scope, ScopeOptions, StopRequest, WorkSpec,
-};
+use allstop_scope::{FORCE_MAX, NotStarted, Scope, ScopeOptions, StopRequest, WorkSpec};
 use allstop_task::{
     NoContextData, RetentionLimits, ShutdownReport, TaskManager, TaskOptions, TaskParts,
     TaskRetention, WhenFull,
@@ -40,6 +38,10 @@ use endpoint::RunningEndpoint;
 /// Maximum number of ended commands whose receipts and outputs stay. They are in memory, each with up to 128 KiB of
 /// arguments and 32 KiB of output.
 const ENDED_MAX: usize = 1_000;
+
+/// Default grace of a stop. The stop of a client has a grace of 2 s, and a client such as Allstop waits 1.8 s for the
+/// confirmation of a cancelled call. In this time, the server must also kill a command that ignores SIGTERM.
+const COMMAND_GRACE_DEFAULT: Duration = Duration::from_secs(1);
 
 /// Maximum number of receipts that a shutdown prints. More would fill the log of the client.
 const PRINTED_RECEIPTS_MAX: usize = 8;
@@ -81,8 +83,8 @@ pub(crate) async fn serve(
     let hidden = ProcessHost::secret_variables(&[]);
     let hidden = without_exempted(&hidden, &config.shell.env);
     let commands = CommandConfig::new(host.folder.clone()).env_hidden(hidden);
-    let grace = args.grace.time.or(config.deadlines.grace);
-    let grace = grace.map_or(GRACE_DEFAULT, Into::into);
+    let grace = args.grace.or(config.deadlines.grace);
+    let grace = grace.map_or(COMMAND_GRACE_DEFAULT, Into::into);
     let opened = async |sessions: &OwnedSessions, supervisor: &mut Supervisor| {
         supervisor.control.set_grace(grace);
         let mut scopes = host.scopes();
