@@ -25,6 +25,9 @@ use crate::sessions::SessionEnd;
 /// Longest wait for the live output of a command in a preview. Without output there is none to wait for.
 const LIVE_WAIT_MAX: Duration = Duration::from_millis(100);
 
+/// Confirmation for a call that was cancelled before it began.
+const NOT_BEGUN: &str = "the call was cancelled before it began: no command was started";
+
 /// A call of a client.
 pub(crate) struct ClientCall<'a> {
     pub(crate) manager: &'a TaskManager,
@@ -46,10 +49,12 @@ pub(crate) async fn call(
     match tool {
         catalog::EXEC => {
             let arguments = client.command(catalog::EXEC, arguments).await?;
+            client.check_begin()?;
             client.exec(&arguments).await
         }
         catalog::BACKGROUND => {
             let arguments = client.command(catalog::BACKGROUND, arguments).await?;
+            client.check_begin()?;
             client.background(&arguments).await
         }
         catalog::STOP => client.stop(parse(catalog::STOP, arguments)?).await,
@@ -84,6 +89,15 @@ impl ClientCall<'_> {
             }
         }
         Ok(arguments)
+    }
+
+    /// Refuses to start the command of a call that is cancelled before.
+    fn check_begin(&self) -> Result<(), CallFailure> {
+        let confirmed = self.confirmed.as_ref();
+        if self.context.ct.is_cancelled() || confirmed.is_some_and(ConfirmedCall::is_cancelled) {
+            return Err(CallFailure::Cancelled(NOT_BEGUN.to_owned()));
+        }
+        Ok(())
     }
 
     /// Runs a command, and waits for its end. If the client cancels the request or ends its session, stops the command.

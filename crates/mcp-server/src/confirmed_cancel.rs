@@ -1,16 +1,13 @@
 //! Confirmed cancellations: an extension for clients that need a proof that a cancelled command has ended.
 //!
 //! By the protocol, a cancelled request should have no response, and the protocol library drops the response. A client
-//! that names the extension in its capabilities gets one: an error after the verified end of the command. Such a
+//! that names the extension in its capabilities gets one: an error after the verified end of the command, or at once if the
+//! command was not started. Such a
 //! cancellation does not reach the library, so the request stays open there. A command whose end is not verified gets
 //! no response.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use parking_lot::Mutex;
 use rmcp::RoleServer;
-use rmcp::model::{ErrorCode, ErrorData, RequestId};
+use rmcp::model::{ErrorCode, ErrorData};
 use rmcp::service::RequestContext;
 use tokio_util::sync::CancellationToken;
 
@@ -20,59 +17,33 @@ pub(crate) const EXTENSION: &str = "io.allstop/confirmed-cancel";
 /// Code of the error: the request was cancelled. The code has this meaning in the Language Server Protocol.
 const CANCELLED: ErrorCode = ErrorCode(-32_800);
 
-/// The calls of one connection on pipes whose cancellation is confirmed.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ConfirmedCancels(Arc<Mutex<HashMap<RequestId, CancellationToken>>>);
-
-/// A call in the table. Dropping this value removes the call.
-pub(crate) struct ConfirmedCall {
-    cancels: ConfirmedCancels,
-    id: RequestId,
-    token: CancellationToken,
+/// True if the client of a request names the extension.
+pub(crate) fn wants_confirmation(context: &RequestContext<RoleServer>) -> bool {
+    let capabilities = context.client_capabilities();
+    let extensions = capabilities.and_then(|capabilities| capabilities.extensions);
+    extensions.is_some_and(|extensions| extensions.contains_key(EXTENSION))
 }
 
-impl Drop for ConfirmedCall {
-    fn drop(&mut self) {
-        drop(self.cancels.0.lock().remove(&self.id));
-    }
-}
-
-impl ConfirmedCancels {
-    /// Adds a call. `None` if its client does not name the extension.
-    pub(crate) fn begin(&self, context: &RequestContext<RoleServer>) -> Option<ConfirmedCall> {
-        let capabilities = context.client_capabilities()?;
-        let extensions = capabilities.extensions?;
-        extensions.contains_key(EXTENSION).then(|| {
-            let token = CancellationToken::new();
-            let id = context.id.clone();
-            self.0.lock().insert(id.clone(), token.clone());
-            ConfirmedCall {
-                cancels: self.clone(),
-                id,
-                token,
-            }
-        })
-    }
-
-    /// Cancels a call. False if the call is not in the table, so the library must handle the cancellation.
-    pub(crate) fn cancel(&self, id: &RequestId) -> bool {
-        let calls = self.0.lock();
-        let call = calls.get(id);
-        call.inspect(|token| token.cancel()).is_some()
-    }
-}
+/// A call whose cancellation the library does not see.
+#[derive(Debug)]
+pub(crate) struct ConfirmedCall(CancellationToken);
 
 impl ConfirmedCall {
+    /// A call that is cancelled with this token.
+    pub(crate) fn new(token: CancellationToken) -> Self {
+        Self(token)
+    }
+
     pub(crate) async fn cancelled(&self) {
-        self.token.cancelled().await;
+        self.0.cancelled().await;
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.token.is_cancelled()
+        self.0.is_cancelled()
     }
 }
 
-/// The response to a cancelled call whose command has verifiably ended.
+/// The response to a cancelled call whose command has verifiably ended, or was not started.
 pub(crate) fn confirmation(text: String) -> ErrorData {
     ErrorData::new(CANCELLED, text, None)
 }

@@ -27,7 +27,8 @@ pub(crate) enum CallFailure {
     Full,
     #[error("the server is shutting down and starts no commands")]
     ShuttingDown,
-    /// The client has cancelled the call, and the command has verifiably ended. The text is the report.
+    /// The client has cancelled the call, and the command has verifiably ended or was not started. The text is for the
+    /// client.
     #[error("{0}")]
     Cancelled(String),
     #[error("{0}")]

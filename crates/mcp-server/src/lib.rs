@@ -43,6 +43,7 @@ mod failure;
 mod http;
 mod incoming;
 mod lookup;
+mod open_requests;
 mod output;
 mod progress;
 mod report;

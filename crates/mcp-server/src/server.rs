@@ -15,9 +15,10 @@ use rmcp::{RoleServer, ServerHandler};
 
 use crate::calls::{ClientCall, call};
 use crate::catalog;
-use crate::confirmed_cancel::{ConfirmedCancels, EXTENSION, confirmation};
+use crate::confirmed_cancel::{EXTENSION, confirmation};
 use crate::executor::CommandConfig;
 use crate::failure::CallFailure;
+use crate::open_requests::OpenRequests;
 
 /// Owner of the commands of a client on standard input and output, or on a port without authentication.
 const LOCAL_OWNER: &str = "local";
@@ -43,8 +44,8 @@ pub struct CommandServer {
     folder: Arc<Path>,
     tools: Arc<[Tool]>,
     version: &'static str,
-    /// Calls whose cancellation is confirmed. The transport over HTTP does not use the table, so no call is added there.
-    confirmed: Option<ConfirmedCancels>,
+    /// Requests of the connection. `None` over HTTP, where no cancellation is confirmed.
+    requests: Option<OpenRequests>,
 }
 
 impl CommandServer {
@@ -56,14 +57,14 @@ impl CommandServer {
             folder: config.folder.as_path().into(),
             tools: catalog::tools().into(),
             version,
-            confirmed: None,
+            requests: None,
         }
     }
 
     /// Confirms the cancellations of calls in this table.
-    pub(crate) fn confirming(self, calls: ConfirmedCancels) -> Self {
+    pub(crate) fn confirming(self, requests: OpenRequests) -> Self {
         Self {
-            confirmed: Some(calls),
+            requests: Some(requests),
             ..self
         }
     }
@@ -72,7 +73,7 @@ impl CommandServer {
 impl ServerHandler for CommandServer {
     fn get_info(&self) -> ServerConfig {
         let mut capabilities = ServerCapabilities::builder().enable_tools().build();
-        if self.confirmed.is_some() {
+        if self.requests.is_some() {
             let extension = (EXTENSION.to_owned(), JsonObject::new());
             capabilities.extensions = Some([extension].into());
         }
@@ -107,14 +108,14 @@ impl ServerHandler for CommandServer {
         let no_request = Extensions::default();
         let parts = context.extensions.get::<Parts>();
         let of_http = parts.map_or(&no_request, |parts| &parts.extensions);
-        let confirmed = self.confirmed.as_ref();
-        let confirmed = confirmed.filter(|_| tool.name == catalog::EXEC);
+        let requests = self.requests.as_ref();
+        let requests = requests.filter(|_| tool.name == catalog::EXEC);
         let call_of_client = ClientCall {
             manager: &self.manager,
             folder: &self.folder,
             owner: CommandOwner::of(of_http).0,
             session_end: of_http.get().cloned().unwrap_or_default(),
-            confirmed: confirmed.and_then(|calls| calls.begin(&context)),
+            confirmed: requests.and_then(|requests| requests.begin(&context)),
             context: &context,
         };
         let arguments: JsonObject = request.arguments.unwrap_or_default();

@@ -7,16 +7,14 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use rmcp::RoleServer;
-use rmcp::model::{
-    CancelledNotification, ClientNotification, ErrorData, JsonRpcMessage, JsonRpcNotification,
-};
+use rmcp::model::{ClientNotification, ErrorData, JsonRpcMessage, JsonRpcNotification, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage, serve_server_with_ct};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use crate::confirmed_cancel::ConfirmedCancels;
 use crate::incoming::LineTransport;
+use crate::open_requests::OpenRequests;
 use crate::server::CommandServer;
 
 /// Maximum number of unsent messages to a client that reads nothing. The server refuses further requests until the client
@@ -41,12 +39,13 @@ pub async fn serve_pipes(
     input_end: CancellationToken,
     cx: &WorkCx,
 ) -> Result<(), String> {
-    let confirmed = ConfirmedCancels::default();
-    let server = server.confirming(confirmed.clone());
+    let requests = OpenRequests::default();
+    let server = server.confirming(requests.clone());
     let transport = PipeTransport {
         inner: LineTransport::new(input, output),
-        confirmed,
+        requests,
         unsent: Arc::default(),
+        ahead: None,
         refusals: FuturesUnordered::new(),
         input_end: input_end.clone(),
     };
@@ -85,19 +84,21 @@ fn log_end(ended: &Result<rmcp::service::QuitReason, tokio::task::JoinError>) {
 /// Transport that bounds the unsent messages, and notifies about the end of the client.
 struct PipeTransport<T> {
     inner: T,
-    confirmed: ConfirmedCancels,
+    requests: OpenRequests,
     /// Each unsent message holds a clone.
     unsent: Arc<()>,
+    /// The message that directly followed the last one.
+    ahead: Option<RxJsonRpcMessage<RoleServer>>,
     /// Errors that are being sent.
     refusals: FuturesUnordered<BoxFuture<'static, ()>>,
     input_end: CancellationToken,
 }
 
 impl<T: Transport<RoleServer>> PipeTransport<T> {
-    /// Cancels a call whose cancellation is confirmed. False for any other call.
-    fn is_confirmed(&self, cancelled: &CancelledNotification) -> bool {
-        let id = cancelled.params.request_id.as_ref();
-        id.is_some_and(|id| self.confirmed.cancel(id))
+    /// Refuses a request.
+    fn refuse(&mut self, error: ErrorData, id: Option<RequestId>) {
+        let refusal = self.send(JsonRpcMessage::error(error, id));
+        self.refusals.push(refusal.map(drop).boxed());
     }
 
     /// Passes a message on. `None` if the transport handles the message itself.
@@ -107,17 +108,24 @@ impl<T: Transport<RoleServer>> PipeTransport<T> {
     ) -> Option<RxJsonRpcMessage<RoleServer>> {
         let unsent = Arc::strong_count(&self.unsent) - 1;
         match message {
+            JsonRpcMessage::Request(request)
+                if !self.requests.enter(&request.id, &request.request) =>
+            {
+                let id = &request.id;
+                let why = format!("the id {id} belongs to a request without a response yet");
+                // The id stays with the first request, whose client would take this error for its end.
+                self.refuse(ErrorData::invalid_request(why, None), None);
+                None
+            }
             JsonRpcMessage::Request(request) if unsent >= UNSENT_MAX => {
                 let why = "too many unread messages: read them, and send the request again";
-                let error = ErrorData::internal_error(why, None);
-                let refusal = self.send(JsonRpcMessage::error(error, Some(request.id)));
-                self.refusals.push(refusal.map(drop).boxed());
+                self.refuse(ErrorData::internal_error(why, None), Some(request.id));
                 None
             }
             JsonRpcMessage::Notification(JsonRpcNotification {
                 notification: ClientNotification::CancelledNotification(cancelled),
                 ..
-            }) if self.is_confirmed(&cancelled) => None,
+            }) if self.requests.cancel(&cancelled) => None,
             message => Some(message),
         }
     }
@@ -131,10 +139,14 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for PipeTransport<T> {
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let counted = Arc::clone(&self.unsent);
-        let sending = self.inner.send(message);
+        let sending = self.requests.leave(&message);
+        let sending = sending.then(|| self.inner.send(message));
         let input_end = self.input_end.clone();
         async move {
-            let sent = sending.await;
+            let sent = match sending {
+                Some(sending) => sending.await,
+                None => Ok(()),
+            };
             if sent.is_err() {
                 // A client that has closed its end of the output is gone.
                 input_end.cancel();
@@ -145,6 +157,9 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for PipeTransport<T> {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        if let Some(ahead) = self.ahead.take() {
+            return Some(ahead);
+        }
         while self.refusals.len() < REFUSED_MAX {
             let received = tokio::select! {
                 biased;
@@ -155,6 +170,9 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for PipeTransport<T> {
                 break;
             };
             if let Some(admitted) = self.admit(message) {
+                // A cancellation that comes with its call must be seen before the call begins.
+                let next = self.inner.receive().now_or_never().flatten();
+                self.ahead = next.and_then(|next| self.admit(next));
                 return Some(admitted);
             }
         }

@@ -20,10 +20,14 @@ impl McpUser {
     }
 
     pub(super) fn of(command: Allstop<'_>) -> Self {
+        Self::with_capabilities(command, &json!({}))
+    }
+
+    pub(super) fn with_capabilities(command: Allstop<'_>, capabilities: &Value) -> Self {
         let mut user = Self::before_session(command);
         let params = json!({
             "protocolVersion": "2025-11-25",
-            "capabilities": {},
+            "capabilities": capabilities,
             "clientInfo": {"name": "test", "version": "1"},
         });
         let id = user.request("initialize", &params);

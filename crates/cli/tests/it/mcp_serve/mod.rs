@@ -7,6 +7,7 @@ mod faults;
 mod http;
 mod http_client;
 mod other_terminals;
+mod requests;
 mod results;
 mod sessions;
 
