@@ -65,5 +65,5 @@ pub use system::{
     OrphanedWork, QuestionRecipient, SessionMcpServer, SessionSetup, SessionTools, StoreChoice,
     System, SystemOptions, SystemPrompt, SystemStore, check_requests, is_secret_variable,
     marker_prefix, mcp_login_options, mcp_servers, open_model, open_store, open_store_for_reading,
-    scan_orphans, unusable_project_servers, without_exempted,
+    rules_of_absent_servers, scan_orphans, unusable_project_servers, without_exempted,
 };

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use allstop_agent::SpanLinks;
 use allstop_runtime::config::ModelConfig;
-use allstop_runtime::{Config, StoreChoice, SystemOptions, unusable_project_servers};
+use allstop_runtime::{
+    Config, StoreChoice, SystemOptions, rules_of_absent_servers, unusable_project_servers,
+};
 use allstop_scope::RootOptions;
 use allstop_tools::Prompter;
 
@@ -164,10 +166,13 @@ impl HostOptions {
     }
 }
 
-/// Prints the servers of `.mcp.json` that the system leaves out.
+/// Prints the servers of `.mcp.json` that the system leaves out, and the rules about tools of absent servers.
 pub(crate) fn note_unusable_servers(config: &Config, reporter: &StartReporter) {
     for server in unusable_project_servers(config, &ProcessHost::keys()) {
         reporter.note(&server.to_string());
+    }
+    for line in rules_of_absent_servers(config) {
+        reporter.note(&line);
     }
 }
 

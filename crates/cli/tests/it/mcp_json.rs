@@ -52,6 +52,42 @@ fn servers_run_only_after_the_project_is_trusted() {
 }
 
 #[test]
+fn server_with_a_wrong_type_is_left_out() {
+    let place = Place::new();
+    let server = shell_server("touch started", "[]", "continue");
+    let server = place.file("server.sh", server);
+    let text = format!(
+        r#"{{"mcpServers": {{"team": {{"command": "x", "args": "y"}},
+            "other": {{"command": "sh", "args": ["{}"]}}}}}}"#,
+        server.display()
+    );
+    write(&place, &text);
+    let run = place.run_script(SCRIPT);
+    let ended = run.args("--project-config trust hello").end().ok();
+    let said = "the MCP server \"team\" of .mcp.json is left out: invalid type: string \"y\"";
+    assert_eq!(ended.stderr.matches(said).count(), 1, "{}", ended.stderr);
+    assert!(
+        place.work().join("started").exists(),
+        "the other server runs"
+    );
+}
+
+#[test]
+fn rule_about_an_absent_server_is_a_note() {
+    let place = Place::new();
+    let rules = "[permissions]\ndeny = ['absent__delete']\n";
+    let config = place.file("rules.toml", rules);
+    let run = place.run_script(SCRIPT).arg("--config").arg(config);
+    let ended = run.arg("hello").end().ok();
+    let said =
+        "the permission rule `absent__delete` has no effect: no MCP server `absent` is configured";
+    assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    let misspelt = place.file("misspelt.toml", "[permissions]\ndeny = ['sheII']\n");
+    let run = place.run_script(SCRIPT).arg("--config").arg(misspelt);
+    assert_eq!(run.arg("hello").end().code, 2);
+}
+
+#[test]
 fn server_of_the_user_wins() {
     let place = Place::new();
     project(&place);
@@ -66,7 +102,7 @@ fn server_of_the_user_wins() {
 #[test]
 fn invalid_file_is_named_with_its_line_and_stops_nothing() {
     let place = Place::new();
-    write(&place, "{\n  \"mcpServers\": {\"a\": 1}\n}");
+    write(&place, "{\n  \"mcpServers\": [1]\n}");
     let ended = place.run_script(SCRIPT).arg("hello").end().ok();
     let said = ".mcp.json:2:";
     assert!(ended.stderr.contains(said), "{}", ended.stderr);

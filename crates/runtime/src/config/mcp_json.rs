@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use allstop_core::json_text::has_reserved_key;
 use allstop_tools::mcp::{McpServerConfig, McpTransport};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::project::{HINT, ProjectFileSearch, ProjectText};
 use super::{Config, ConfigError, McpServerSection};
@@ -50,7 +51,7 @@ impl fmt::Display for UnusableServer {
 #[derive(Deserialize)]
 struct McpJsonDocument {
     #[serde(rename = "mcpServers", default)]
-    servers: BTreeMap<String, McpJsonServer>,
+    servers: BTreeMap<String, Value>,
 }
 
 /// A server in the file. Keys of other tools have no effect.
@@ -119,7 +120,7 @@ impl McpJsonFile {
             left_out: Vec::new(),
         };
         for (name, server) in document.servers {
-            match server.section(&name) {
+            match McpJsonServer::read(server).and_then(|server| server.section(&name)) {
                 Ok(section) => drop(file.servers.insert(name, section)),
                 Err(why) => file.left_out.push(UnusableServer { name, why }.to_string()),
             }
@@ -129,6 +130,15 @@ impl McpJsonFile {
 }
 
 impl McpJsonServer {
+    /// Reads one server. An error concerns only this server.
+    fn read(server: Value) -> Result<Self, String> {
+        if !server.is_object() {
+            // Serde would read an array as the fields in their order.
+            return Err("it is not a JSON object".to_owned());
+        }
+        serde_json::from_value(server).map_err(|error| error.to_string())
+    }
+
     fn section(self, name: &str) -> Result<McpServerSection, String> {
         let transport = McpTransport::Http {
             url: "".into(),
@@ -245,18 +255,22 @@ mod tests {
                 "c": {"type": "ws", "url": "wss://c.example"},
                 "d": {"type": "http", "command": "x"},
                 "e": {},
-                "f__g": {"command": "x"}}}"#,
+                "f__g": {"command": "x"},
+                "g": {"command": "x", "args": "y"},
+                "h": ["stdio", "x"]}}"#,
         )
         .unwrap();
         assert_eq!(file.servers.keys().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(file.servers["a"].args, ["-y", "x"]);
-        assert_eq!(file.left_out.len(), 4, "{:?}", file.left_out);
+        assert_eq!(file.left_out.len(), 6, "{:?}", file.left_out);
         let left_out = file.left_out.join("\n");
         for why in [
             "unknown `type` \"ws\"",
             "needs `url` alone",
             "either `command` or `url`",
             "invalid server name",
+            "\"g\" of .mcp.json is left out: invalid type: string \"y\", expected a sequence",
+            "it is not a JSON object",
         ] {
             assert!(left_out.contains(why), "{left_out}");
         }
@@ -264,10 +278,10 @@ mod tests {
 
     #[test]
     fn error_has_its_line() {
-        let error = parse("{\n  \"mcpServers\": {\"a\": {\"args\": 1}}\n}").unwrap_err();
+        let error = parse("{\n  \"mcpServers\": [1]\n}").unwrap_err();
         let text = error.to_string();
         assert!(text.starts_with("/p/.mcp.json:2:"), "{text}");
-        assert!(text.ends_with("expected a sequence"), "{text}");
+        assert!(text.ends_with("expected a map"), "{text}");
         assert!(error.hint.contains("--project-config ignore"));
         assert!(parse("[]").is_err() && parse("").is_err());
     }

@@ -41,6 +41,7 @@ pub(crate) use builtin_script::{builtin_script, builtin_script_names};
 pub use hidden::{is_secret_variable, without_exempted};
 pub use mcp::{SessionMcpServer, mcp_login_options, mcp_servers, unusable_project_servers};
 pub use open::marker_prefix;
+pub use open::rules_of_absent_servers;
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};
 pub use parts::{SystemStore, open_model, open_store, open_store_for_reading};

@@ -42,40 +42,65 @@ pub(super) fn policy(config: &Config) -> PermissionPolicy {
     policy
 }
 
-/// Returns an error if a rule names an unknown tool: a misspelt `deny` would deny nothing.
+/// Returns an error if a rule names an unknown tool: a misspelt `deny` would deny nothing. The tool of an MCP server that
+/// is not configured is no error, because a server of the user or of a project can be removed without its rules.
 pub(super) fn check_rules(config: &Config) -> Result<(), StartError> {
-    let permissions = &config.permissions;
-    let all = [&permissions.allow, &permissions.ask, &permissions.deny];
-    for rule in all.into_iter().flatten() {
-        check_tool(config, rule.tool(), || {
-            format!("the permission rule `{rule}`")
-        })?;
+    for line in rules_of_absent_servers(config) {
+        tracing::warn!("{line}");
     }
-    for tool in &config.agents.exclude {
-        check_tool(config, tool, || {
-            format!("`{tool}` in `exclude` of the section `[agents]`")
-        })?;
+    let mut rules = rules(config);
+    match rules.find(|(tool, _)| !is_known(config, tool) && absent_server(config, tool).is_none()) {
+        None => Ok(()),
+        Some((_, what)) => Err(unknown_tool(&what)),
     }
-    Ok(())
 }
 
-fn check_tool(
-    config: &Config,
-    tool: &str,
-    what: impl FnOnce() -> String,
-) -> Result<(), StartError> {
-    let is_known = names::ALL.contains(&tool) || [names::AGENT, names::SKILL].contains(&tool);
-    if is_known || super::mcp::may_have_tool(config, tool) {
-        return Ok(());
-    }
-    let message = format!("{} names an unknown tool", what());
+/// A line about each rule that names a tool of an MCP server that is not configured.
+pub fn rules_of_absent_servers(config: &Config) -> Vec<String> {
+    let lines = rules(config).filter_map(|(tool, what)| {
+        let server = absent_server(config, tool)?;
+        Some(format!(
+            "{what} has no effect: no MCP server `{server}` is configured"
+        ))
+    });
+    lines.collect()
+}
+
+/// The tools that rules name, each with the rule for people.
+fn rules(config: &Config) -> impl Iterator<Item = (&str, String)> {
+    let permissions = &config.permissions;
+    let all = [&permissions.allow, &permissions.ask, &permissions.deny];
+    let all = all.into_iter().flatten();
+    let all = all.map(|rule| (rule.tool(), format!("the permission rule `{rule}`")));
+    let excluded = config.agents.exclude.iter().map(|tool| {
+        let what = format!("`{tool}` in `exclude` of the section `[agents]`");
+        (tool.as_str(), what)
+    });
+    all.chain(excluded)
+}
+
+fn is_known(config: &Config, tool: &str) -> bool {
+    names::ALL.contains(&tool)
+        || [names::AGENT, names::SKILL].contains(&tool)
+        || super::mcp::may_have_tool(config, tool)
+}
+
+/// The server in the name `SERVER__TOOL`, if it is not configured.
+fn absent_server<'a>(config: &Config, tool: &'a str) -> Option<&'a str> {
+    let (server, name) = tool.split_once("__")?;
+    let is_name = !server.is_empty() && !name.is_empty();
+    (is_name && !config.mcp.servers.contains_key(server)).then_some(server)
+}
+
+fn unknown_tool(what: &str) -> StartError {
+    let message = format!("{what} names an unknown tool");
     let hint = format!(
         "the tools are {}, {}, {}, and `SERVER__TOOL` of a configured server",
         names::ALL.join(", "),
         names::AGENT,
         names::SKILL
     );
-    Err(StartError::new(StartErrorKind::Config, message).hint(hint))
+    StartError::new(StartErrorKind::Config, message).hint(hint)
 }
 
 /// Checks the folders before any other step. Returns the first error.
