@@ -197,23 +197,42 @@ pub(crate) fn trusted(
 }
 
 /// The configuration and the MCP servers of the project, if they are trusted. Ignores a file that cannot be used, and
-/// prints no line. Used by `sessions` and `mcp`.
+/// prints no line.
 pub(crate) fn trusted_silently(folder: &Path) -> TrustedProject {
+    trusted_with_notes(folder, |_| {})
+}
+
+/// The configuration and the MCP servers of the project, if they are trusted. Passes a line about each file or server that
+/// is ignored to `note`.
+pub(crate) fn trusted_with_notes(folder: &Path, mut note: impl FnMut(&str)) -> TrustedProject {
     let mut trusted = TrustedProject::default();
     let Ok(store) = ProcessHost::project_trust() else {
         return trusted;
     };
     let settings = match ProjectFile::find(folder) {
         Ok(ProjectFileSearch::Found(file)) => Some(ProjectPart::Settings(file)),
-        _ => None,
+        Ok(_) => None,
+        Err(error) => {
+            note(&unusable(&error));
+            None
+        }
     };
     let servers = match McpJsonFile::find(folder) {
-        Ok(ProjectFileSearch::Found(file)) => Some(ProjectPart::Servers(file)),
-        _ => None,
+        Ok(ProjectFileSearch::Found(file)) => {
+            file.left_out.iter().for_each(|line| note(line));
+            (!file.servers.is_empty()).then_some(ProjectPart::Servers(file))
+        }
+        Ok(_) => None,
+        Err(error) => {
+            note(&unusable(&error));
+            None
+        }
     };
     for part in settings.into_iter().chain(servers) {
-        if store.answer(&part.subject()) == Some(TrustAnswer::Trusted) {
-            trusted.add(part);
+        match store.answer(&part.subject()) {
+            Some(TrustAnswer::Trusted) => trusted.add(part),
+            Some(TrustAnswer::Refused) => note(&part.unused("you declined to trust it")),
+            None => note(&part.unused("not trusted yet")),
         }
     }
     trusted

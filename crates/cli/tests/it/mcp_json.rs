@@ -52,6 +52,21 @@ fn servers_run_only_after_the_project_is_trusted() {
 }
 
 #[test]
+fn list_and_test_name_the_file_that_is_not_trusted() {
+    let place = Place::new();
+    project(&place);
+    for command in ["mcp list", "mcp test team"] {
+        let ended = place.allstop().args(command).end();
+        assert!(!ended.stdout.contains("team"), "{}", ended.stdout);
+        let said = ".mcp.json is ignored: not trusted yet. `allstop config trust`";
+        assert!(ended.stderr.contains(said), "{command}: {}", ended.stderr);
+    }
+    place.allstop().args("config trust").end().ok();
+    let listed = place.allstop().args("mcp list").end().ok();
+    assert!(!listed.stderr.contains("ignored"), "{}", listed.stderr);
+}
+
+#[test]
 fn server_with_a_wrong_type_is_left_out() {
     let place = Place::new();
     let server = shell_server("touch started", "[]", "continue");

@@ -20,7 +20,7 @@ use crate::host::ProcessHost;
 #[cfg(feature = "mcp-server")]
 use crate::mcp_server;
 use crate::shell_quote::quoted;
-use crate::start::project;
+use crate::start::project::{self, TrustedProject};
 pub(crate) use try_out::{McpTrial, McpTrials};
 
 /// Runs the command.
@@ -35,7 +35,9 @@ pub(crate) async fn mcp(args: McpArgs, host: &ProcessHost) -> Result<Exit, CliEr
         McpAction::Remove { name } => remove(args, name, host).await,
         #[cfg(feature = "mcp-server")]
         McpAction::Serve(serve) => {
-            let config = config(args, host)?;
+            // Notes about servers do not concern this command, which starts none.
+            let project = project::trusted_silently(&host.folder);
+            let config = config_of(args, &project)?;
             mcp_server::serve(serve.clone(), &config, host).await
         }
         McpAction::Login { name, scope } => {
@@ -50,9 +52,13 @@ pub(crate) async fn mcp(args: McpArgs, host: &ProcessHost) -> Result<Exit, CliEr
     }
 }
 
-/// The effective configuration in this folder.
+/// The effective configuration in this folder. Prints a note about each file of the project that is ignored.
 fn config(args: &McpArgs, host: &ProcessHost) -> Result<Config, CliError> {
-    let project = project::trusted_silently(&host.folder);
+    let project = project::trusted_with_notes(&host.folder, |line| host.note(line));
+    config_of(args, &project)
+}
+
+fn config_of(args: &McpArgs, project: &TrustedProject) -> Result<Config, CliError> {
     let user = args.config.clone().or_else(ProcessHost::config_file);
     Ok(project.config(user.as_deref())?)
 }
