@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::canvases::ClientCanvases;
 use crate::connection::{Client, ClientId, ClientRequestError};
 
 /// Optional parts of a session, such as hooks, that a client handles.
@@ -43,6 +44,7 @@ pub(crate) struct AttachedClient {
     pub streaming: bool,
     /// Slash commands of the client; null if it declares none.
     pub commands: Value,
+    pub canvases: ClientCanvases,
     pub feed: FeedHandle,
 }
 
@@ -96,8 +98,14 @@ impl AttachedClients {
         self.arrivals.send_modify(|arrivals| *arrivals += 1);
     }
 
-    /// Stores the optional parts that an attached client handles. Returns false if the client is not attached.
-    pub(crate) fn change(&self, client: ClientId, client_options: ClientOptions) -> bool {
+    /// Stores the optional parts that an attached client handles, and the canvases that it declares. Returns false if the
+    /// client is not attached.
+    pub(crate) fn change(
+        &self,
+        client: ClientId,
+        client_options: ClientOptions,
+        canvases: &ClientCanvases,
+    ) -> bool {
         let mut clients = self.clients.lock();
         let mut attached = clients.iter_mut();
         let attached = attached.find(|attached| attached.client.id == client);
@@ -110,6 +118,9 @@ impl AttachedClients {
             mcp_tokens,
             ..client_options
         };
+        if !canvases.is_empty() {
+            attached.canvases = canvases.clone();
+        }
         true
     }
 
@@ -122,6 +133,13 @@ impl AttachedClients {
             let before = std::mem::replace(&mut attached.client_options.mcp_tokens, has_handler);
             before != has_handler
         })
+    }
+
+    /// Returns an attached client.
+    pub(crate) fn get(&self, client: ClientId) -> Option<AttachedClient> {
+        let clients = self.clients.lock();
+        let attached = clients.iter().find(|attached| attached.client.id == client);
+        attached.cloned()
     }
 
     /// Removes a client.
@@ -169,9 +187,7 @@ impl AttachedClients {
     }
 
     pub(crate) fn feed_of(&self, client: ClientId) -> Option<FeedHandle> {
-        let clients = self.clients.lock();
-        let attached = clients.iter().find(|attached| attached.client.id == client);
-        attached.map(|attached| attached.feed.clone())
+        self.get(client).map(|attached| attached.feed)
     }
 
     /// True if any client answers permission questions.

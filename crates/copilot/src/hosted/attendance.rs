@@ -27,6 +27,7 @@ impl HostedSession {
             client_options: attached.client_options,
             streaming: attached.streaming,
             commands: attached.commands.clone(),
+            canvases: attached.canvases.clone(),
             not_offered: Vec::new(),
             ..choice.clone()
         };
@@ -41,11 +42,13 @@ impl HostedSession {
         from: Option<Version>,
     ) {
         let (is_first, had_forms) = (self.is_alone(), self.has_forms());
+        let options = choice.client_options;
         if self
             .attached_clients
-            .change(client.id, choice.client_options)
+            .change(client.id, options, &choice.canvases)
         {
             self.report_forms(had_forms);
+            self.add_canvases(&choice.canvases);
             // The client already has a feed. A second feed would report the running calls again, with less information.
             self.update_form_client();
             return;
@@ -81,6 +84,7 @@ impl HostedSession {
             client_options: choice.client_options,
             streaming: choice.streaming,
             commands: choice.commands.clone(),
+            canvases: choice.canvases.clone(),
             feed: handle,
         });
         self.update_form_client();
@@ -93,6 +97,7 @@ impl HostedSession {
             let data = json!({ "commands": self.client_commands() });
             self.send_ephemeral("commands.changed", data);
         }
+        self.add_canvases(&choice.canvases);
         let under_way = self.feeds.token();
         let spec = WorkSpec::new(ItemKind::Future, "events of a session");
         let spawned = self.scope.spawn(spec, |cx| async move {
@@ -110,7 +115,11 @@ impl HostedSession {
     pub(crate) fn detach(&self, client: ClientId) -> bool {
         let had_forms = self.has_forms();
         self.remove_token_handler(client);
+        let gone = self.attached_clients.get(client);
         let result = self.attached_clients.detach(client);
+        if let Some(gone) = gone {
+            self.remove_canvases(&gone);
+        }
         self.report_forms(had_forms);
         self.update_form_client();
         match result {
@@ -137,9 +146,7 @@ impl HostedSession {
 
     /// True if this client shows the views of MCP servers.
     pub(crate) fn shows_apps(&self, client: ClientId) -> bool {
-        let clients = self.attached_clients();
-        let mut clients = clients.iter();
-        let attached = clients.find(|attached| attached.client.id == client);
+        let attached = self.attached_clients.get(client);
         attached.is_some_and(|attached| attached.client_options.mcp_apps)
     }
 

@@ -4,6 +4,8 @@ mod advance_answers;
 mod ask_user;
 mod attached_clients;
 mod attendance;
+mod canvas_requests;
+mod canvases;
 mod client_facts;
 mod client_tools;
 mod client_work;
@@ -42,6 +44,8 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 pub(crate) use attached_clients::{AttachedClient, AttachedClients, ClientOptions, FeedHandle};
+pub(crate) use canvas_requests::CanvasOpening;
+pub(crate) use canvases::{CanvasProvider, ClientCanvases, DeclaredCanvas, OpenCanvas};
 pub(crate) use client_facts::{ClientFacts, SessionNote};
 pub(crate) use client_tools::{DeclaredTool, ToolSelection};
 pub(crate) use command_queue::{COMPACT, ClientCommandQueue};
@@ -56,6 +60,7 @@ pub(crate) use unanswered_requests::UnansweredRequests;
 pub(crate) use workspace_state::{ClientMode, NameChange, WorkspaceState};
 
 use crate::translate::{HostEvent, PersistedEvent};
+use canvases::OpenCanvases;
 use client_tools::ClientTools;
 
 /// Maximum wait until the clients have received the last events of a closed session.
@@ -75,6 +80,7 @@ pub(crate) struct HostedSession {
     /// Requests for the tokens of these servers.
     mcp_tokens: Arc<ProgramTokens>,
     pub(crate) commands: ClientCommandQueue,
+    canvases: Arc<OpenCanvases>,
     message_ids: Mutex<ulid::Generator>,
     /// MCP servers that the clients have named.
     pub(crate) servers: Option<SessionServers>,

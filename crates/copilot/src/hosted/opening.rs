@@ -241,6 +241,9 @@ impl HostedSession {
             pending: UnansweredRequests::default(),
             mcp_tokens,
             commands: ClientCommandQueue::default(),
+            canvases: before
+                .map(|before| Arc::clone(&before.canvases))
+                .unwrap_or_default(),
             message_ids: Mutex::default(),
             servers,
             skills,

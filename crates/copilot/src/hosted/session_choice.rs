@@ -8,6 +8,7 @@ use allstop_runtime::{AutoCompaction, System, SystemPrompt};
 use serde_json::Value;
 
 use super::attached_clients::ClientOptions;
+use super::canvases::ClientCanvases;
 use super::client_tools::{DeclaredTool, ToolSelection};
 use super::fixed_settings::FixedSettings;
 use crate::client_parts::{ClientAgent, ClientParts};
@@ -41,6 +42,7 @@ pub(crate) struct SessionChoice {
     pub resume: ResumeChoice,
     /// Slash commands of the client; null if it declares none.
     pub commands: Value,
+    pub canvases: ClientCanvases,
     /// The settings among these parts that an open session does not change, as far as the client requests them.
     pub requested: FixedSettings,
     /// Warnings about requested parts that the server does not offer.

@@ -6,6 +6,7 @@
 mod absent;
 mod agents;
 mod answers;
+mod canvases;
 mod carried;
 mod commands;
 mod compaction_params;
@@ -151,6 +152,7 @@ const FAMILIES: &[(&str, BeginFamily)] = &[
     ("session.mcp.", mcp::begin),
     ("session.history.", rewind::begin),
     ("session.commands.", commands::begin),
+    ("session.canvas.", canvases::begin),
     ("session.queue.", queue::begin),
 ];
 

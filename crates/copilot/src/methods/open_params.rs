@@ -18,7 +18,7 @@ use super::method::MethodCx;
 use super::model_capabilities::ModelCapabilities;
 use crate::client_parts::{ClientAgent, ClientParts, ClientServer};
 use crate::hosted::{
-    ClientOptions, DeclaredTool, FixedSettings, RequestedPrompt, ResumeChoice, SectionChanges,
+    CanvasProvider, ClientCanvases, ClientOptions, DeclaredCanvas, DeclaredTool, FixedSettings, OpenCanvas, RequestedPrompt, ResumeChoice, SectionChanges,
     SessionChoice, ToolSelection,
 };
 use crate::provider::{
@@ -48,6 +48,9 @@ pub(super) struct OpenParams {
     #[serde(default)]
     models: Vec<ListedModelParams>,
     commands: Option<Vec<ClientCommand>>,
+    canvases: Option<Vec<DeclaredCanvas>>,
+    canvas_provider: Option<CanvasProvider>,
+    open_canvases: Option<Vec<OpenCanvas>>,
     continue_pending_work: Option<bool>,
     suppress_resume_event: Option<bool>,
     reasoning_effort: Option<ReasoningEffort>,
@@ -87,12 +90,12 @@ struct DefaultAgentParams {
 /// Parts of a session that a client can request and that this server does not offer.
 const NOT_OFFERED: [&str; 9] = [
     "agentDirectories",
-    "canvases",
     "hookDirectories",
     "imageGeneration",
     "managedSettings",
     "memory",
     "pluginDirectories",
+    "requestCanvasRenderer",
     "sandboxConfig",
     "sessionLimits",
 ];
@@ -169,6 +172,11 @@ pub(super) fn choice_of(
         commands: params
             .commands
             .map_or(Value::Null, |commands| json!(commands)),
+        canvases: ClientCanvases {
+            declared: params.canvases.unwrap_or_default(),
+            provider: params.canvas_provider,
+            open: params.open_canvases.unwrap_or_default(),
+        },
         resume: ResumeChoice {
             continues_work: params.continue_pending_work,
             is_silent: params.suppress_resume_event.unwrap_or(false),

@@ -2,6 +2,7 @@
 
 mod access;
 mod bad_input;
+mod canvases;
 mod carried_requests;
 mod compaction;
 mod elicitation;
