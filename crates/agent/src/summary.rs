@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use allstop_core::message::{Arguments, Message};
 use allstop_core::turn::Conversation;
-use allstop_core::{Cause, SessionId, StopReason, Usage};
+use allstop_core::{Cause, SessionId, Usage};
 use allstop_scope::Scope;
 
 use crate::agent::Agent;
 use crate::error::TurnErrorKind;
-use crate::event::EventSink;
-use crate::history::RunHistory;
 use crate::oldest_turns::{cut_middle, tokens_of};
-use crate::run::RunRequest;
+use crate::plain_answer::{PlainAnswerError, ask_once};
 
 /// Reason why there is no summary.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +57,7 @@ pub async fn summarise(
         if !is_last && tokens_max.is_some_and(|max| tokens_of(&messages) > max) {
             continue;
         }
-        let (summary, used) = ask(agent, scope, session_id.clone(), messages).await;
+        let (summary, used) = ask(agent, scope, session_id, messages).await;
         usage += used;
         match summary {
             Err(error @ SummaryError::Refused(_)) => refused = error,
@@ -72,37 +70,26 @@ pub async fn summarise(
 async fn ask(
     agent: &Agent,
     scope: &Scope,
-    session_id: SessionId,
+    session_id: &SessionId,
     messages: Vec<Arc<Message>>,
 ) -> (Result<Arc<str>, SummaryError>, Usage) {
-    let conversation = Conversation {
+    let conversation = Arc::new(Conversation {
         messages,
         ..Conversation::default()
-    };
-    let history = RunHistory::bare(session_id, Arc::new(conversation));
-    let request = RunRequest::new(history, ASK_SUMMARY);
-    let run = agent.plain().start(scope, request, EventSink::none());
-    let turn = match run.finish().await {
-        Ok(mut outcome) => outcome.turns.pop(),
-        Err(_) => None,
-    };
-    let Some(turn) = turn else {
-        let why = "the engine was lost".to_owned();
-        return (Err(SummaryError::NoSummary(why)), Usage::default());
-    };
-    let summary = match (turn.stop_reason, turn.cause, turn.error) {
-        (StopReason::Completed, ..) if !turn.output.trim().is_empty() => Ok(turn.output),
-        (StopReason::Completed, ..) => Err(SummaryError::NoSummary("an empty answer".to_owned())),
-        (_, _, Some(error)) => Err(match error.kind {
+    });
+    let plain = agent.plain();
+    let (summary, usage) = ask_once(&plain, scope, session_id, conversation, ASK_SUMMARY).await;
+    let summary = summary.map_err(|error| match error {
+        PlainAnswerError::Stopped(cause) => SummaryError::Stopped(cause),
+        PlainAnswerError::Failed(error) => match error.kind {
             TurnErrorKind::Invalid | TurnErrorKind::ContextLength => {
                 SummaryError::Refused(error.message)
             }
             _ => SummaryError::NoSummary(error.message),
-        }),
-        (_, Some(cause), _) => Err(SummaryError::Stopped(cause)),
-        (reason, ..) => Err(SummaryError::NoSummary(reason.as_str().to_owned())),
-    };
-    (summary, turn.usage)
+        },
+        PlainAnswerError::NoAnswer(why) => SummaryError::NoSummary(why),
+    });
+    (summary, usage)
 }
 
 /// The messages without images, each text and the arguments of each call cut to this many bytes.

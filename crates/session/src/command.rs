@@ -1,27 +1,53 @@
 //! Commands that the owner of a session (the task that runs its turns) carries out between two turns.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use allstop_agent::TurnError;
-use allstop_core::TurnNumber;
+use allstop_agent::{PlainAnswerError, SummaryError, TurnError};
 use allstop_core::ids::BackgroundId;
+use allstop_core::{Cause, TurnNumber};
 use allstop_log::SessionError;
 use tokio::sync::oneshot;
 
 use crate::compaction::{CompactError, CompactionResult};
 use crate::orphan_scan::OrphanedWork;
 use crate::queue::MessageRefused;
+use crate::side_question::SideQuestionError;
 
 #[derive(Debug)]
 pub(crate) enum OwnerCommand {
     Undo(oneshot::Sender<Result<TurnNumber, UndoError>>),
     Compact(CompactReply),
+    /// A question to the model outside the conversation.
+    Ask(Arc<str>, SideQuestionReply),
     Detach(DetachTarget, DetachReply),
     /// The session is opened, so that background work can be started.
     Open(oneshot::Sender<Result<(), TurnError>>),
     /// The session sleeps at once. The reply is dropped if the session has a reason to stay awake.
     Release(oneshot::Sender<()>),
 }
+
+impl OwnerCommand {
+    /// True if the command calls the model. It then runs as an entry of the queue, like a turn.
+    pub(crate) fn calls_model(&self) -> bool {
+        matches!(self, Self::Compact(_) | Self::Ask(..))
+    }
+
+    /// Answers a command that calls the model after a stop has withdrawn it. The caller may be gone.
+    pub(crate) fn withdrawn(self, cause: Cause) {
+        match self {
+            Self::Compact(reply) => {
+                drop(reply.send(Err(SummaryError::Stopped(cause).into())));
+            }
+            Self::Ask(_, reply) => {
+                drop(reply.send(Err(PlainAnswerError::Stopped(cause).into())));
+            }
+            Self::Undo(_) | Self::Detach(..) | Self::Open(_) | Self::Release(_) => {}
+        }
+    }
+}
+
+pub(crate) type SideQuestionReply = oneshot::Sender<Result<Arc<str>, SideQuestionError>>;
 
 pub(crate) type CompactReply = oneshot::Sender<Result<CompactionResult, CompactError>>;
 
@@ -31,13 +57,13 @@ pub(crate) type DetachReply = oneshot::Sender<Result<Vec<DetachResult>, Backgrou
 #[derive(Debug, Default)]
 pub(crate) struct CommandQueue {
     waiting: VecDeque<OwnerCommand>,
-    /// True while a compaction waits or runs. At most one does.
-    has_compaction: bool,
+    /// True while a command that calls the model waits or runs. At most one does.
+    has_model_call: bool,
 }
 
 impl CommandQueue {
     pub(crate) fn push(&mut self, command: OwnerCommand) {
-        self.has_compaction |= matches!(command, OwnerCommand::Compact(_));
+        self.has_model_call |= command.calls_model();
         self.waiting.push_back(command);
     }
 
@@ -47,33 +73,24 @@ impl CommandQueue {
 
     pub(crate) fn clear(&mut self) {
         self.waiting.clear();
-        self.has_compaction = false;
+        self.has_model_call = false;
     }
 
-    /// True while a compaction waits or runs.
-    pub(crate) fn has_compaction(&self) -> bool {
-        self.has_compaction
+    /// True while a command that calls the model waits or runs.
+    pub(crate) fn has_model_call(&self) -> bool {
+        self.has_model_call
     }
 
-    /// Handles the end of the running compaction.
-    pub(crate) fn end_compaction(&mut self) {
-        self.has_compaction = false;
+    /// Handles the end of the running command that calls the model.
+    pub(crate) fn end_model_call(&mut self) {
+        self.has_model_call = false;
     }
 
-    /// Removes and returns the waiting compaction.
-    pub(crate) fn take_compaction(&mut self) -> Option<CompactReply> {
-        let is_compaction = |command: &OwnerCommand| matches!(command, OwnerCommand::Compact(_));
-        let at = self.waiting.iter().position(is_compaction)?;
-        match self.waiting.remove(at)? {
-            OwnerCommand::Compact(reply) => {
-                self.has_compaction = false;
-                Some(reply)
-            }
-            OwnerCommand::Undo(_)
-            | OwnerCommand::Detach(..)
-            | OwnerCommand::Open(_)
-            | OwnerCommand::Release(_) => None,
-        }
+    /// Removes and returns the waiting command that calls the model.
+    pub(crate) fn take_model_call(&mut self) -> Option<OwnerCommand> {
+        let at = self.waiting.iter().position(OwnerCommand::calls_model)?;
+        self.has_model_call = false;
+        self.waiting.remove(at)
     }
 
     /// Removes and returns the first request to detach work.
@@ -84,6 +101,7 @@ impl CommandQueue {
             OwnerCommand::Detach(target, reply) => Some((target, reply)),
             OwnerCommand::Undo(_)
             | OwnerCommand::Compact(_)
+            | OwnerCommand::Ask(..)
             | OwnerCommand::Open(_)
             | OwnerCommand::Release(_) => None,
         }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use allstop_agent::{SummaryError, TurnError};
-use allstop_core::Usage;
 use allstop_core::turn::Conversation;
+use allstop_core::{StopReason, Usage};
 use allstop_log::SessionError;
 
 use crate::queue::MessageRefused;
@@ -63,8 +63,8 @@ pub struct CompactionResult {
 /// Reason why nothing was compacted. The conversation is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum CompactError {
-    /// Another compaction runs or waits.
-    #[error("a compaction already runs")]
+    /// Another compaction, or a question outside the conversation, runs or waits.
+    #[error("a compaction or a question outside the conversation already runs")]
     Busy,
     /// The conversation has no turns, or at most as many turns as an automatic compaction keeps.
     #[error("the conversation is too short: only {}", turn_count(*.0))]
@@ -81,6 +81,22 @@ pub enum CompactError {
     /// The session is closed.
     #[error(transparent)]
     Closed(#[from] MessageRefused),
+}
+
+impl CompactError {
+    pub(crate) fn stop_reason(&self) -> StopReason {
+        match self {
+            Self::NoSummary(SummaryError::Stopped(cause)) => {
+                cause.kind.stop_reason().unwrap_or(StopReason::Error)
+            }
+            _ => StopReason::Error,
+        }
+    }
+
+    /// True if the log may contain the summary.
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(self, Self::Session(SessionError::Indeterminate))
+    }
 }
 
 fn turn_count(turns: usize) -> String {

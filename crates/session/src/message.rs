@@ -2,23 +2,19 @@
 
 use std::sync::{Arc, OnceLock};
 
-use allstop_agent::{
-    Answer, Outcome, OutcomeParts, RunControls, SummaryError, TurnError, TurnOutcome,
-};
+use allstop_agent::{Answer, Outcome, OutcomeParts, RunControls, TurnError, TurnOutcome};
 use allstop_core::decision::{CommitDecision, CommitVerdict};
 use allstop_core::receipt::ConversationEffect;
 use allstop_core::turn::{LostTurn, StopPolicy};
 use allstop_core::{
     Cause, FinishReason, Images, MessageId, Receipt, StopReason, TraceContext, TurnNumber, Usage,
 };
-use allstop_log::SessionError;
 use allstop_model::RequestHeaders;
 use allstop_tools::Denial;
 use futures::future::BoxFuture;
 use tokio::sync::SetOnce;
 use tokio::time::Instant;
 
-use crate::compaction::CompactError;
 use crate::follow_up::FollowUp;
 use crate::queue::{Admission, MessageRefused};
 use crate::stop_handle::SessionStop;
@@ -297,23 +293,16 @@ impl MessageOutcome {
         }
     }
 
-    /// Outcome of a requested compaction, for the receipt of a stop.
-    pub(crate) fn of_compaction(failed: Option<&CompactError>, usage: Usage) -> Self {
-        let stop_reason = match failed {
-            None => StopReason::Completed,
-            Some(CompactError::NoSummary(SummaryError::Stopped(cause))) => {
-                cause.kind.stop_reason().unwrap_or(StopReason::Error)
-            }
-            Some(_) => StopReason::Error,
-        };
-        let is_unknown = matches!(
-            failed,
-            Some(CompactError::Session(SessionError::Indeterminate))
-        );
+    /// Outcome of a requested compaction, or of a question outside the conversation, for the receipt of a stop.
+    pub(crate) fn of_model_command(
+        stop_reason: StopReason,
+        is_ending_known: bool,
+        usage: Usage,
+    ) -> Self {
         Self {
             stop_reason,
             usage,
-            is_ending_known: !is_unknown,
+            is_ending_known,
             ..Self::error_only(None)
         }
     }

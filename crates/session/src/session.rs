@@ -26,6 +26,7 @@ use crate::message::{MessageHandle, MessageOutcome, NewMessage, SendError};
 use crate::orphan_scan::OrphanedWork;
 use crate::queue::MessageRefused;
 use crate::server_questions::FormClient;
+use crate::side_question::SideQuestionError;
 use crate::stop_handle::SessionStop;
 use crate::stop_plan::StopTarget;
 use crate::wait::WaitResult;
@@ -302,7 +303,7 @@ impl Session {
         let (reply, released) = oneshot::channel();
         {
             let mut state = self.inner.state.lock();
-            if !state.queue.is_idle() || state.commands.has_compaction() {
+            if !state.queue.is_idle() || state.commands.has_model_call() {
                 return Err(ReleaseError::Busy);
             }
             if state.awake.is_none() {
@@ -460,9 +461,31 @@ impl Session {
     /// Cancel safe: the owner compacts even if no caller waits.
     pub async fn compact(&self) -> Result<CompactionResult, CompactError> {
         let (tx, rx) = oneshot::channel();
-        let is_first = |state: &LockedState| !state.commands.has_compaction();
+        let is_first = |state: &LockedState| !state.commands.has_model_call();
         if !self.inner.command_if(OwnerCommand::Compact(tx), is_first)? {
             return Err(CompactError::Busy);
+        }
+        rx.await.unwrap_or(Err(MessageRefused::Closed.into()))
+    }
+
+    /// Asks the model a question about the conversation, without tools. The conversation does not change. Waits for the
+    /// running turn. [`StopTarget::Turn`] ends the question, also while it waits.
+    ///
+    /// # Errors
+    /// Returns an error if another question or a compaction runs or waits, the model returned no answer, a stop came
+    /// first, or the store failed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the owner asks even if no caller waits.
+    pub async fn ask_aside(
+        &self,
+        question: impl Into<Arc<str>>,
+    ) -> Result<Arc<str>, SideQuestionError> {
+        let (tx, rx) = oneshot::channel();
+        let is_first = |state: &LockedState| !state.commands.has_model_call();
+        let command = OwnerCommand::Ask(question.into(), tx);
+        if !self.inner.command_if(command, is_first)? {
+            return Err(SideQuestionError::Busy);
         }
         rx.await.unwrap_or(Err(MessageRefused::Closed.into()))
     }

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use allstop_agent::SummaryError;
 use allstop_core::receipt::NothingToStop;
 use allstop_core::{Cause, Receipt};
 use allstop_scope::{Scope, StopRequest};
@@ -51,11 +50,9 @@ impl SessionInner {
             state.withdraw(id);
         }
         if matches!(target, StopTarget::Turn | StopTarget::TurnAndBackground)
-            && let Some(reply) = state.commands.take_compaction()
+            && let Some(command) = state.commands.take_model_call()
         {
-            let stopped = SummaryError::Stopped(cause.clone());
-            // The caller may be gone.
-            drop(reply.send(Err(stopped.into())));
+            command.withdrawn(cause.clone());
         }
         let mut plan = self.plan(&state, target);
         let mut request = StopRequest::new(plan.extent, cause).target(Arc::clone(&plan.target));

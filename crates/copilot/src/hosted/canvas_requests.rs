@@ -119,8 +119,7 @@ impl HostedSession {
         let key = self.canvases.find(instance_id)?;
         // A client that has disconnected shows no canvas.
         if let Some(client) = self.client_of(&key) {
-            let closing =
-                self.ask_provider::<Value>(&client, "canvas.close", &key, Map::new());
+            let closing = self.ask_provider::<Value>(&client, "canvas.close", &key, Map::new());
             closing.await?;
         }
         self.canvases.remove(instance_id);

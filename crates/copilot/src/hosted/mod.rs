@@ -44,7 +44,6 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 pub(crate) use attached_clients::{AttachedClient, AttachedClients, ClientOptions, FeedHandle};
-pub(crate) use canvas_requests::CanvasOpening;
 pub(crate) use canvases::{CanvasProvider, ClientCanvases, DeclaredCanvas, OpenCanvas};
 pub(crate) use client_facts::{ClientFacts, SessionNote};
 pub(crate) use client_tools::{DeclaredTool, ToolSelection};

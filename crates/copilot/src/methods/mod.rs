@@ -39,6 +39,7 @@ mod server_sessions;
 mod server_tools;
 mod settings;
 mod shell;
+mod side_question;
 mod skills;
 mod stops;
 mod stored_sessions;
@@ -82,6 +83,7 @@ const METHODS: &[(&str, BeginMethod)] = &[
     ("session.suspend", endings::suspend),
     ("session.shutdown", endings::shutdown),
     ("session.ui.elicitation", forms::ask),
+    ("session.ui.ephemeralQuery", side_question::ask),
     ("session.ui.handlePendingElicitation", elicitation::answer),
     ("session.mcp.oauth.handlePendingRequest", mcp_tokens::answer),
     ("session.mcp.apps.callTool", mcp_apps::call),

@@ -18,8 +18,8 @@ use super::method::MethodCx;
 use super::model_capabilities::ModelCapabilities;
 use crate::client_parts::{ClientAgent, ClientParts, ClientServer};
 use crate::hosted::{
-    CanvasProvider, ClientCanvases, ClientOptions, DeclaredCanvas, DeclaredTool, FixedSettings, OpenCanvas, RequestedPrompt, ResumeChoice, SectionChanges,
-    SessionChoice, ToolSelection,
+    CanvasProvider, ClientCanvases, ClientOptions, DeclaredCanvas, DeclaredTool, FixedSettings,
+    OpenCanvas, RequestedPrompt, ResumeChoice, SectionChanges, SessionChoice, ToolSelection,
 };
 use crate::provider::{
     ClientProviders, ListedModelParams, NamedProviderParams, ProviderParams, is_set,

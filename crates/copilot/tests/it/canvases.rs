@@ -49,29 +49,45 @@ async fn canvases_are_routed_to_the_client_that_declares_them() {
     let opening = of(json!({ "canvasId": "counter", "instanceId": "1", "input": 3 }));
     let id = host.send("session.canvas.open", &opening).await;
     let request = answered(&mut shows, "canvas.open", json!({ "title": "Three" })).await;
-    assert_eq!((&request["input"], &request["instanceId"]), (&json!(3), &json!("1")));
+    assert_eq!(
+        (&request["input"], &request["instanceId"]),
+        (&json!(3), &json!("1"))
+    );
     assert_eq!(host.answer_to(id).await["result"]["title"], "Three");
     assert_eq!(host.event("session.canvas.opened").await["instanceId"], "1");
 
     let action = of(json!({ "instanceId": "1", "actionName": "add", "input": { "by": 1 } }));
     let id = host.send("session.canvas.action.invoke", &action).await;
     let request = answered(&mut shows, "canvas.action.invoke", json!(4)).await;
-    assert_eq!((&request["actionName"], &request["input"]["by"]), (&json!("add"), &json!(1)));
+    assert_eq!(
+        (&request["actionName"], &request["input"]["by"]),
+        (&json!("add"), &json!(1))
+    );
     assert_eq!(host.answer_to(id).await["result"], json!({ "result": 4 }));
 
     // The canvas stays open without its client, and a client with the identity takes it over.
     shows.request("session.detach", &of(json!({}))).await;
-    assert_eq!(host.event("session.canvas.unavailable").await["instanceId"], "1");
+    assert_eq!(
+        host.event("session.canvas.unavailable").await["instanceId"],
+        "1"
+    );
     let message = refused(&mut host, "session.canvas.action.invoke", action).await;
     assert!(message.contains("disconnected"), "{message}");
     let mut again = server.client();
     let resumed = again.request("session.resume", &of(counter())).await;
     assert_eq!(resumed["openCanvases"][0]["instanceId"], "1", "{resumed}");
-    let id = host.send("session.canvas.close", &of(json!({ "instanceId": "1" }))).await;
+    let id = host
+        .send("session.canvas.close", &of(json!({ "instanceId": "1" })))
+        .await;
     answered(&mut again, "canvas.close", Value::Null).await;
     assert_eq!(host.answer_to(id).await["result"], json!({}));
-    assert_eq!(host.event("session.canvas.closed").await["canvasId"], "counter");
-    let open = host.request("session.canvas.listOpen", &of(json!({}))).await;
+    assert_eq!(
+        host.event("session.canvas.closed").await["canvasId"],
+        "counter"
+    );
+    let open = host
+        .request("session.canvas.listOpen", &of(json!({})))
+        .await;
     assert_eq!(open, json!({ "openCanvases": [] }));
 }
 
@@ -91,7 +107,11 @@ async fn a_stop_lists_a_running_action() {
         .await;
     let items = stopped["receipt"]["items"].as_array().expect("items");
     let item = items.iter().find(|item| item["name"] == "canvas.open");
-    assert_eq!(item.expect("the request")["state"], "unreachable", "{items:?}");
+    assert_eq!(
+        item.expect("the request")["state"],
+        "unreachable",
+        "{items:?}"
+    );
     assert!(client.answer_to(id).await["error"].is_object());
 }
 
@@ -99,12 +119,12 @@ async fn a_stop_lists_a_running_action() {
 async fn canvases_of_an_earlier_session_stay_open() {
     let server = TestServer::new(SCRIPT).await;
     let mut client = server.client();
-    let open = |canvas: &str| {
-        json!({ "instanceId": canvas, "canvasId": canvas, "extensionId": "views", "url": "a:b" })
-    };
+    let open = |canvas: &str| json!({ "instanceId": canvas, "canvasId": canvas, "extensionId": "views", "url": "a:b" });
     let mut more = counter();
     more["openCanvases"] = json!([open("counter"), open("map")]);
     client.create("s", &more).await;
-    let listed = client.request("session.canvas.listOpen", &of(json!({}))).await;
+    let listed = client
+        .request("session.canvas.listOpen", &of(json!({})))
+        .await;
     assert_eq!(listed, json!({ "openCanvases": [open("counter")] }));
 }

@@ -23,6 +23,7 @@ mod resume_open;
 mod sdk_semantics;
 mod settings;
 mod shell;
+mod side_question;
 mod sub_agents;
 mod support;
 mod vision;

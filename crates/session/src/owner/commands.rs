@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_agent::{Prompt, SummaryError, TurnError};
+use allstop_agent::{PlainAnswerError, Prompt, SummaryError, TurnError, answer_plainly};
 use allstop_core::record::SessionRecord;
-use allstop_core::{TurnNumber, Usage};
+use allstop_core::{StopReason, TurnNumber, Usage};
 use allstop_scope::Scope;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -17,6 +17,7 @@ use crate::compaction::{CompactError, CompactionResult, turns_kept_on_request};
 use crate::message::MessageOutcome;
 use crate::queue::MessageRefused;
 use crate::queued_turn::QueuedTurn;
+use crate::side_question::SideQuestionError;
 
 /// Maximum wait for a store to open a session for a command.
 const OPEN_MAX: Duration = Duration::from_secs(10);
@@ -33,8 +34,13 @@ impl SessionOwner {
             OwnerCommand::Compact(reply) => {
                 let compacted = self.compact_as_turn().await;
                 // The caller may request the next compaction at once.
-                self.inner.state.lock().commands.end_compaction();
+                self.inner.state.lock().commands.end_model_call();
                 drop(reply.send(compacted));
+            }
+            OwnerCommand::Ask(question, reply) => {
+                let answer = self.ask_as_turn(&question).await;
+                self.inner.state.lock().commands.end_model_call();
+                drop(reply.send(answer));
             }
             OwnerCommand::Detach(target, reply) => {
                 drop(reply.send(match self.open_in_time(&scope).await {
@@ -65,18 +71,22 @@ impl SessionOwner {
             .map_err(no_answer)?
     }
 
-    /// Queue entry of a compaction. The compaction runs as a separate entry of the queue, like a turn. Stops therefore
-    /// cover the compaction, and a message that arrives meanwhile is treated like a message during a turn. `None` if
-    /// the session is closed.
-    pub(super) fn open_compaction(&self) -> Option<Arc<QueuedTurn>> {
-        let label = format!("{}/compaction", self.inner.label());
+    /// Queue entry of a command that calls the model. The command runs as a separate entry of the queue, like a turn.
+    /// Stops therefore cover the command, and a message that arrives meanwhile is treated like a message during a turn.
+    /// `None` if the session is closed.
+    pub(super) fn open_model_command(&self, command: &OwnerCommand) -> Option<Arc<QueuedTurn>> {
+        let name = match command {
+            OwnerCommand::Ask(..) => "side_question",
+            _ => "compaction",
+        };
+        let label = format!("{}/{name}", self.inner.label());
         let queued = QueuedTurn::open(&self.scope, label, Prompt::default(), None).ok()?;
-        // The compaction accepts no steered messages: they wait for a turn.
+        // The command accepts no steered messages: they wait for a turn.
         drop(queued.controls.undelivered());
         Some(queued)
     }
 
-    /// Compacts as the running entry of the queue, from [`Self::open_compaction`].
+    /// Compacts as the running entry of the queue, from [`Self::open_model_command`].
     async fn compact_as_turn(&mut self) -> Result<CompactionResult, CompactError> {
         let queued = self.inner.state.lock().queue.running().cloned();
         let queued = queued.ok_or(CompactError::Closed(MessageRefused::Closed))?;
@@ -97,11 +107,64 @@ impl SessionOwner {
                 (Err(failed), Usage::default())
             }
         };
-        let outcome = MessageOutcome::of_compaction(compacted.as_ref().err(), usage);
+        let error = compacted.as_ref().err();
+        let reason = error.map_or(StopReason::Completed, CompactError::stop_reason);
+        let is_known = !error.is_some_and(CompactError::is_unknown);
+        let outcome = MessageOutcome::of_model_command(reason, is_known, usage);
+        self.end_model_command(&queued, outcome);
+        compacted
+    }
+
+    /// Asks the model a question as the running entry of the queue, from [`Self::open_model_command`].
+    async fn ask_as_turn(&mut self, question: &str) -> Result<Arc<str>, SideQuestionError> {
+        let queued = self.inner.state.lock().queue.running().cloned();
+        let queued = queued.ok_or(SideQuestionError::Closed(MessageRefused::Closed))?;
+        let (answer, usage) = match self.open_in_time(&queued.scope).await {
+            Ok(()) => self.ask_aside(&queued.scope, question).await,
+            Err(error) => {
+                let failed = match queued.scope.cause() {
+                    Some(cause) => PlainAnswerError::Stopped(cause).into(),
+                    None => SideQuestionError::NotOpen(error),
+                };
+                (Err(failed), Usage::default())
+            }
+        };
+        let error = answer.as_ref().err();
+        let reason = error.map_or(StopReason::Completed, SideQuestionError::stop_reason);
+        let outcome = MessageOutcome::of_model_command(reason, true, usage);
+        self.end_model_command(&queued, outcome);
+        answer
+    }
+
+    async fn ask_aside(
+        &mut self,
+        scope: &Scope,
+        question: &str,
+    ) -> (Result<Arc<str>, SideQuestionError>, Usage) {
+        let conversation = self
+            .writer()
+            .map(|writer| Arc::clone(writer.state().conversation()));
+        let Some(open) = &self.resources else {
+            let closed = SideQuestionError::Closed(MessageRefused::Closed);
+            return (Err(closed), Usage::default());
+        };
+        let (agent, id) = (&open.session.agent, &self.inner.id);
+        let asking = answer_plainly(agent, scope, id, conversation.unwrap_or_default(), question);
+        let (answer, usage) = asking.await;
+        let at = (self.inner.host.options.now)();
+        let record = SessionRecord::Metered { at, usage };
+        if usage != Usage::default()
+            && let Err(error) = self.append(vec![record]).await
+        {
+            return (Err(error.into()), usage);
+        }
+        (answer.map_err(SideQuestionError::from), usage)
+    }
+
+    fn end_model_command(&self, queued: &QueuedTurn, outcome: MessageOutcome) {
         queued.state.resolve(outcome);
         queued.scope.close();
         drop(self.inner.state.lock().queue.end(|_| false));
-        compacted
     }
 
     async fn undo(&mut self) -> Result<TurnNumber, UndoError> {

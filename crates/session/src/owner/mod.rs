@@ -105,9 +105,9 @@ impl SessionOwner {
         // begins.
         if let Some(command) = state.commands.next() {
             self.stay_awake();
-            if matches!(command, OwnerCommand::Compact(_)) {
-                // The compaction leaves the commands and enters the queue in one step, so each stop finds it.
-                self.open_compaction()
+            if command.calls_model() {
+                // The command leaves the commands and enters the queue in one step, so each stop finds it.
+                self.open_model_command(&command)
                     .into_iter()
                     .for_each(|queued| state.queue.run(queued));
             }
