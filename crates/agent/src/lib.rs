@@ -90,6 +90,6 @@ pub use settings::{ContextLimits, Deadlines, RepeatUnknown, Settings};
 pub use span_links::SpanLinks;
 pub use subagent::{
     DEPTH_MAX_DEFAULT, RUNNING_MAX_DEFAULT, STEPS_MAX_DEFAULT, SubAgentBackground, SubAgentKind,
-    SubAgentLimits, SubAgents,
+    SubAgentLimits, SubAgentToolForm, SubAgents,
 };
 pub use summary::{SummaryError, summarise};

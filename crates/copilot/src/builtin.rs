@@ -66,6 +66,7 @@ pub(crate) fn renamed(tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
             &["path", "old_str", "new_str"],
             edit,
         ),
+        names::AGENT => return task_tool(tool),
         _ => return tool,
     };
     let schema = json!({
@@ -82,6 +83,54 @@ pub(crate) fn renamed(tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
         inner: tool,
         convert,
     })
+}
+
+/// Name of the tool for sub-agents.
+pub(crate) const TASK: &str = "task";
+
+/// Returns the tool for sub-agents.
+fn task_tool(tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
+    let mut spec = tool.spec().clone();
+    let kinds = &spec.input_schema["properties"]["agent"]["enum"];
+    let mut schema = json!({
+        "type": "object",
+        "properties": {
+            "description": { "type": "string", "description": "The task in a few words." },
+            "prompt": { "type": "string", "minLength": 1, "description": "The task." },
+            "mode": {
+                "type": "string",
+                "enum": ["sync", "background"],
+                "description": "`background` to return at once and let the agent run in the background.",
+            },
+        },
+        "required": ["prompt"],
+    });
+    if kinds.is_array() {
+        let description = "The agent; without it, one like you.";
+        schema["properties"]["agent_type"] =
+            json!({ "type": "string", "enum": kinds, "description": description });
+    }
+    spec.name_in_rules = Some(spec.name);
+    spec.name = TASK.into();
+    spec.description = spec.description.replace("`agent`", "`agent_type`").into();
+    spec.input_schema = Arc::new(schema);
+    Arc::new(RenamedTool {
+        spec,
+        inner: tool,
+        convert: task,
+    })
+}
+
+fn task(arguments: &Map<String, Value>) -> Value {
+    let names = [("prompt", "prompt"), ("agent_type", "agent")];
+    let mut ours = taken(arguments, &names);
+    if arguments
+        .get("mode")
+        .is_some_and(|mode| mode == "background")
+    {
+        ours.insert("background".to_owned(), true.into());
+    }
+    Value::Object(ours)
 }
 
 fn taken(arguments: &Map<String, Value>, names: &[(&str, &str)]) -> Map<String, Value> {
@@ -193,6 +242,16 @@ mod tests {
                 edit,
                 json!({"path": "a", "old_str": "x", "new_str": "y"}),
                 json!({"path": "a", "old": "x", "new": "y"}),
+            ),
+            (
+                task,
+                json!({"agent_type": "explore", "name": "n", "prompt": "x", "mode": "background"}),
+                json!({"prompt": "x", "agent": "explore", "background": true}),
+            ),
+            (
+                task,
+                json!({"prompt": "x", "mode": "sync"}),
+                json!({"prompt": "x"}),
             ),
         ];
         for (convert, theirs, ours) in cases {

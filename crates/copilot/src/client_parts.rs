@@ -14,7 +14,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::builtin_agents;
 use crate::provider::{ClientProviders, is_set};
+use crate::sub_agent_settings::SubAgentSettings;
 
 /// Folders with skills in a working directory, which a client can have searched.
 pub(crate) const SKILL_FOLDERS: [&str; 4] = [
@@ -173,19 +175,15 @@ impl ClientAgent {
 
     fn kind(&self, system: &System, providers: &ClientProviders) -> SubAgentKind {
         let tools = self.chosen_tools();
-        let model = self.model.as_deref().and_then(|name| {
-            match providers.model(system, Some(name)) {
-                // The configured model is the model of the agent that starts the sub-agent.
-                Ok(chosen) => chosen.model.map(Ok),
-                Err(error) => Some(Err(error.message.as_str().into())),
-            }
-        });
+        let model = self.model.as_deref();
+        let model = model.and_then(|name| providers.model_of_agent(system, name));
         SubAgentKind {
             name: self.name.as_str().into(),
             description: self.description.as_deref().unwrap_or_default().into(),
             instructions: self.prompt.as_str().into(),
             tools: tools.map(|tools| tools.into_iter().map(Arc::from).collect()),
             model,
+            reasoning_effort: None,
         }
     }
 }
@@ -196,6 +194,9 @@ pub(crate) struct ClientParts {
     pub(crate) servers: BTreeMap<String, ClientServer>,
     pub(crate) disabled_servers: BTreeSet<String>,
     pub(crate) agents: Vec<ClientAgent>,
+    /// Names of agents of the server that the model cannot start.
+    pub(crate) excluded_agents: BTreeSet<String>,
+    pub(crate) sub_agent_settings: SubAgentSettings,
     /// Name of the agent that answers in place of the default agent.
     pub(crate) agent: Option<String>,
     pub(crate) skill_folders: Vec<PathBuf>,
@@ -241,7 +242,14 @@ impl ClientParts {
             .agents
             .iter()
             .filter(|agent| agent.infer != Some(false));
-        offered.map(|agent| agent.kind(system, providers)).collect()
+        let mut excluded = self.excluded_agents.clone();
+        // An agent of the client replaces an agent of the server.
+        excluded.extend(self.agents.iter().map(|agent| agent.name.clone()));
+        let own = offered.map(|agent| agent.kind(system, providers));
+        let all = own.chain(builtin_agents::kinds(&excluded));
+        let settings = &self.sub_agent_settings;
+        all.filter_map(|kind| settings.apply(kind, system, providers))
+            .collect()
     }
 
     /// Reads the skills of the session from its folders, with the enabled and the disabled skills. Call it on a thread that

@@ -37,6 +37,7 @@
 //! ```
 
 mod builtin;
+mod builtin_agents;
 mod client_parts;
 mod connection;
 mod event;
@@ -47,6 +48,7 @@ mod provider;
 mod refusal;
 mod request_route;
 mod server;
+mod sub_agent_settings;
 mod text_only_model;
 mod translate;
 

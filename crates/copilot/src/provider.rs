@@ -251,6 +251,19 @@ impl ClientProviders {
         })
     }
 
+    /// Returns the model of a sub-agent, or the reason why it cannot be used. `None` for the configured model, which is
+    /// the model of the agent that starts the sub-agent.
+    pub(crate) fn model_of_agent(
+        &self,
+        system: &System,
+        name: &str,
+    ) -> Option<Result<Arc<dyn Model>, Arc<str>>> {
+        match self.model(system, Some(name)) {
+            Ok(chosen) => chosen.model.map(Ok),
+            Err(error) => Some(Err(error.message.as_str().into())),
+        }
+    }
+
     fn opened(
         &self,
         system: &System,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use allstop_core::terminal_text::{escape, is_unsafe};
-use allstop_model::Model;
+use allstop_model::{Model, ReasoningEffort};
 use allstop_tools::names;
 use serde_json::{Value, json};
 
@@ -30,6 +30,8 @@ pub struct SubAgentKind {
     /// Model; `None` for the model of the agent that starts the sub-agent. If the model cannot be used, the reason: a
     /// call then fails, and the session continues.
     pub model: Option<Result<Arc<dyn Model>, Arc<str>>>,
+    /// Reasoning effort; `None` for the effort of the agent that starts the sub-agent.
+    pub reasoning_effort: Option<ReasoningEffort>,
 }
 
 impl fmt::Debug for SubAgentKind {
@@ -75,10 +77,14 @@ impl SubAgentKind {
             Some(system) => format!("{system}\n\n{}", self.instructions).into(),
             None => Arc::clone(&self.instructions),
         };
-        let settings = Settings {
+        let mut settings = Settings {
             system: Some(system),
             ..parts.settings.clone()
         };
+        if let Some(effort) = self.reasoning_effort {
+            let request = (*settings.request).clone();
+            settings.request = Arc::new(request.reasoning_effort(effort));
+        }
         let kind = self.clone();
         let tools: Toolbox = parts.tools.filtered(move |name| kind.has_tool(name));
         let agent = base.with(tools, settings).named(Arc::clone(&self.name));

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use allstop_core::turn::Conversation;
-use allstop_tools::CallLink;
+use allstop_tools::{CallLink, Tool};
 
 use super::kind::SubAgentKind;
 use super::limits::{SubAgentCount, SubAgentLimits};
 use crate::agent::Agent;
+
+/// Function that returns the tool `agent` in another form, for example under another name.
+pub type SubAgentToolForm = fn(Arc<dyn Tool>) -> Arc<dyn Tool>;
 
 /// Shared parts of the sub-agents of one agent.
 #[derive(Debug)]
@@ -26,6 +29,7 @@ pub(super) struct SubAgentLevel {
     pub(super) conversation: Option<Arc<Conversation>>,
     /// Kinds that a call can choose.
     pub(super) kinds: Arc<[SubAgentKind]>,
+    pub(super) form: Option<SubAgentToolForm>,
 }
 
 /// Conversation before the turn that waits for this call of the outermost agent.

@@ -43,6 +43,7 @@ use crate::agent::Agent;
 pub use background::SubAgentBackground;
 pub use kind::SubAgentKind;
 use level::SubAgentLevel;
+pub use level::SubAgentToolForm;
 use limits::SubAgentCount;
 pub use limits::{DEPTH_MAX_DEFAULT, RUNNING_MAX_DEFAULT, STEPS_MAX_DEFAULT, SubAgentLimits};
 use tool::AgentTool;
@@ -58,6 +59,8 @@ pub struct SubAgents {
     pub background: Option<SubAgentBackground>,
     /// Kinds of sub-agents that a call can choose by name. A call without a name starts a sub-agent without a kind.
     pub kinds: Arc<[SubAgentKind]>,
+    /// Form of the tool for the model; `None` for the tool `agent` itself.
+    pub form: Option<SubAgentToolForm>,
 }
 
 impl Agent {
@@ -87,9 +90,10 @@ impl Agent {
             enclosing_calls: Vec::new(),
             conversation: None,
             kinds: options.kinds,
+            form: options.form,
         };
         let mut tools = parts.tools.filtered(|_| true);
-        tools.register(Arc::new(AgentTool::new(level, options.background)))?;
+        tools.register(AgentTool::formed(level, options.background))?;
         Ok(self.with(tools, parts.settings.clone()))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use allstop_core::turn::{Conversation, StopPolicy, TurnEffects};
 use allstop_core::{SessionId, StopReason};
 use allstop_scope::{Scope, WorkLost};
-use allstop_tools::{CallLink, ToolInvocation, names};
+use allstop_tools::{CallLink, ToolInvocation};
 
 use super::background_calls::with_calls;
 use super::kind::SubAgentKind;
@@ -201,8 +201,7 @@ fn agent(
         .base
         .with(level.base.parts().tools.filtered(|_| true), settings);
     let agent = kind.map_or(base.clone(), |kind| kind.agent(&base));
-    let has_agent = kind.is_none_or(|kind| kind.has_tool(names::AGENT));
-    if level.depth >= level.limits.depth_max || !has_agent {
+    if level.depth >= level.limits.depth_max {
         return Ok(agent);
     }
     let below = SubAgentLevel {
@@ -217,9 +216,14 @@ fn agent(
         enclosing_calls: calls.to_vec(),
         conversation: Some(Arc::clone(conversation)),
         kinds: Arc::clone(&level.kinds),
+        form: level.form,
     };
+    let tool = AgentTool::formed(below, None);
+    if !kind.is_none_or(|kind| kind.has_tool(&tool.spec().name)) {
+        return Ok(agent);
+    }
     let mut tools = agent.parts().tools.filtered(|_| true);
-    tools.register(Arc::new(AgentTool::new(below, None)))?;
+    tools.register(tool)?;
     Ok(agent.with(tools, agent.settings().clone()))
 }
 

@@ -1,5 +1,7 @@
 //! Tool that starts sub-agents.
 
+use std::sync::Arc;
+
 use allstop_core::Effect;
 use allstop_tools::schema::schema_of;
 use allstop_tools::{
@@ -53,7 +55,17 @@ pub(super) struct AgentTool {
 }
 
 impl AgentTool {
-    pub(super) fn new(level: SubAgentLevel, background: Option<SubAgentBackground>) -> Self {
+    /// Creates the tool in the form that its level chooses.
+    pub(super) fn formed(
+        level: SubAgentLevel,
+        background: Option<SubAgentBackground>,
+    ) -> Arc<dyn Tool> {
+        let form = level.form;
+        let tool: Arc<dyn Tool> = Arc::new(Self::new(level, background));
+        form.map_or(Arc::clone(&tool), |form| form(tool))
+    }
+
+    fn new(level: SubAgentLevel, background: Option<SubAgentBackground>) -> Self {
         let (description, input_schema) = match &background {
             Some(_) => (
                 format!("{DESCRIPTION}{IN_BACKGROUND}"),

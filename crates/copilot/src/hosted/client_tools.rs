@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use allstop_agent::SubAgentToolForm;
 use allstop_core::Effect;
 use allstop_runtime::SessionTools;
 use allstop_tools::external::{
@@ -11,7 +12,7 @@ use allstop_tools::external::{
 };
 use allstop_tools::{
     ExternalEvent, ExternalRequests, Tool, ToolError, ToolOutput, ToolSource, ToolSpec,
-    external_tools, names,
+    external_tools,
 };
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -188,6 +189,11 @@ impl ClientTools {
             .declared
             .iter()
             .any(|tool| tool.name == name)
+    }
+
+    /// True if the model can start sub-agents.
+    pub(crate) fn has_sub_agents(&self) -> bool {
+        self.filter.allows("builtin", builtin::TASK) && !self.has(builtin::TASK)
     }
 
     pub(crate) fn skips_permission(&self, name: &str) -> bool {
@@ -405,7 +411,11 @@ impl SessionTools for ChosenTools {
     }
 
     fn has_sub_agents(&self) -> bool {
-        self.clients.filter.allows("builtin", names::AGENT) && !self.clients.has(names::AGENT)
+        self.clients.has_sub_agents()
+    }
+
+    fn sub_agent_form(&self) -> Option<SubAgentToolForm> {
+        Some(builtin::renamed)
     }
 
     fn source(

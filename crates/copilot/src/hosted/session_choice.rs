@@ -73,6 +73,7 @@ impl SessionChoice {
             choice.reasoning_effort = before.reasoning_effort;
         }
         let (parts, earlier) = (&mut choice.parts, before.parts);
+        parts.sub_agent_settings = earlier.sub_agent_settings;
         if !requested.further.contains_key("mcpServers") {
             (parts.servers, parts.disabled_servers) = (earlier.servers, earlier.disabled_servers);
         }
@@ -84,6 +85,9 @@ impl SessionChoice {
         }
         if !requested.further.contains_key("customAgents") {
             parts.agents = earlier.agents;
+        }
+        if !requested.further.contains_key("excludedBuiltinAgents") {
+            parts.excluded_agents = earlier.excluded_agents;
         }
         if !requested.further.contains_key("agent") {
             parts.agent = earlier.agent;

@@ -1,5 +1,7 @@
 //! `session.agent.*`: the agents that a client defines, and the selected agent.
 
+use std::sync::Arc;
+
 use allstop_jsonrpc::RpcError;
 use serde::Deserialize;
 use serde_json::json;
@@ -8,6 +10,7 @@ use serde_json::value::RawValue;
 use super::method::{MethodAnswer, MethodCx, later, open_session, read, ready};
 use super::open::reopen;
 use crate::hosted::SessionChoice;
+use crate::sub_agent_settings::SubAgentSettings;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -65,6 +68,39 @@ pub(super) fn begin(
         })),
         unknown => Err(RpcError::method_not_found(unknown)),
     }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SubAgentParams {
+    session_id: String,
+    subagents: Option<SubAgentSettings>,
+}
+
+/// `session.tools.updateSubagentSettings`: replaces the settings of the sub-agents. Without new settings, removes them.
+pub(super) fn update_sub_agents(
+    cx: &MethodCx<'_>,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let params: SubAgentParams = read(params)?;
+    let session = open_session(cx, &params.session_id)?;
+    let settings = params.subagents.unwrap_or_default();
+    let server = cx.server.clone();
+    let system = Arc::clone(server.system());
+    let change = move |choice: &mut SessionChoice| {
+        choice.parts.sub_agent_settings = SubAgentSettings::default();
+        let kinds = choice.parts.kinds(&system, &choice.providers);
+        let is_known = |name: &&String| kinds.iter().any(|kind| *kind.name == **name);
+        if let Some(name) = settings.names().find(|name| !is_known(name)) {
+            return Err(RpcError::invalid_params(format!("unknown agent {name:?}")));
+        }
+        choice.parts.sub_agent_settings = settings;
+        Ok(())
+    };
+    Ok(later(async move {
+        reopen(server, session.id().clone(), "subagents", change).await?;
+        Ok(json!({}))
+    }))
 }
 
 /// Returns a change of the selected agent.

@@ -36,7 +36,7 @@ const EVENTS_SENT_MAX: Duration = Duration::from_secs(1);
 /// receive a warning.
 const ATTACHMENTS_MAX: usize = 64;
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SendParams {
     session_id: String,
@@ -234,12 +234,30 @@ fn sent(session: &HostedSession, params: &SendParams) -> Result<MessageHandle, R
 pub(super) fn send(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
     let params: SendParams = read(params)?;
     let session = open_session(cx, &params.session_id)?;
-    let message = sent(&session, &params)?;
+    let answer = begin_turn(cx, session, &params)?;
+    Ok(MethodAnswer::Now(Ok(answer)))
+}
+
+/// Sends a message that has only a text.
+pub(super) fn send_text(
+    cx: &MethodCx<'_>,
+    session: Arc<HostedSession>,
+    prompt: String,
+) -> MethodResult {
+    let params = SendParams {
+        prompt,
+        ..SendParams::default()
+    };
+    begin_turn(cx, session, &params)
+}
+
+fn begin_turn(cx: &MethodCx<'_>, session: Arc<HostedSession>, params: &SendParams) -> MethodResult {
+    let message = sent(&session, params)?;
     cx.server
         .send_lifecycle(LifecycleKind::Updated, session.id());
     let answer = json!({ "messageId": message.id });
     report_failure(cx, session, message);
-    Ok(MethodAnswer::Now(Ok(answer)))
+    Ok(answer)
 }
 
 /// Reports a message that got no turn. For example, the session was handed over, and another process has it open.

@@ -14,6 +14,7 @@ mod context;
 mod elicitation;
 mod endings;
 mod event_log;
+mod fleet;
 mod foreground;
 mod forms;
 mod handover;
@@ -62,6 +63,11 @@ type BeginFamily = fn(&MethodCx<'_>, &str, Option<&RawValue>) -> Result<MethodAn
 const METHODS: &[(&str, BeginMethod)] = &[
     ("runtime.shutdown", shutdown),
     ("tools.list", server_tools::list),
+    ("session.fleet.start", fleet::start),
+    (
+        "session.tools.updateSubagentSettings",
+        agents::update_sub_agents,
+    ),
     ("session.create", open::create),
     ("session.resume", open::resume),
     ("session.detach", lifecycle::detach),

@@ -25,6 +25,7 @@ use crate::provider::{
     ClientProviders, ListedModelParams, NamedProviderParams, ProviderParams, is_set,
 };
 use crate::request_route::RequestRoute;
+use crate::sub_agent_settings::SubAgentSettings;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -62,6 +63,8 @@ pub(super) struct OpenParams {
     mcp_servers: Option<BTreeMap<String, ClientServer>>,
     disabled_mcp_servers: Option<BTreeSet<String>>,
     custom_agents: Option<Vec<ClientAgent>>,
+    #[serde(rename = "excludedBuiltinAgents")]
+    excluded_agents: Option<BTreeSet<String>>,
     /// Name of the agent that answers.
     agent: Option<String>,
     enable_skills: Option<bool>,
@@ -231,6 +234,7 @@ fn further(params: &OpenParams) -> BTreeMap<&'static str, Value> {
             json!([params.mcp_servers, params.disabled_mcp_servers]),
         ),
         ("customAgents", json!(params.custom_agents)),
+        ("excludedBuiltinAgents", json!(params.excluded_agents)),
         ("infiniteSessions", json!(params.infinite_sessions)),
         ("modelCapabilities", json!(params.model_capabilities)),
         ("agent", json!(params.agent)),
@@ -261,6 +265,8 @@ fn parts_of(params: &mut OpenParams) -> Result<ClientParts, RpcError> {
         servers: params.mcp_servers.take().unwrap_or_default(),
         disabled_servers: params.disabled_mcp_servers.take().unwrap_or_default(),
         agents: params.custom_agents.take().unwrap_or_default(),
+        excluded_agents: params.excluded_agents.take().unwrap_or_default(),
+        sub_agent_settings: SubAgentSettings::default(),
         agent: params.agent.take(),
         skill_folders: params
             .skill_directories

@@ -341,6 +341,10 @@ pub(super) fn agent(
         } else {
             Arc::clone(&setup.sub_agents)
         },
+        form: setup
+            .tools
+            .as_ref()
+            .and_then(|tools| tools.sub_agent_form()),
     };
     builder.build().with_sub_agents(sub_agents).map_err(bug)
 }

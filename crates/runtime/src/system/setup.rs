@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use allstop_agent::{Hook, SubAgentKind};
+use allstop_agent::{Hook, SubAgentKind, SubAgentToolForm};
 use allstop_core::Timestamp;
 use allstop_core::turn::{CallTexts, StopPolicy};
 use allstop_model::{Model, ReasoningEffort};
@@ -234,6 +234,11 @@ pub trait SessionTools: Send + Sync + fmt::Debug {
 
     /// True if the session offers sub-agents.
     fn has_sub_agents(&self) -> bool;
+
+    /// Form of the tool for sub-agents; `None` for the tool `agent` itself.
+    fn sub_agent_form(&self) -> Option<SubAgentToolForm> {
+        None
+    }
 
     /// Further tools, in addition to the built-in tools and the tools of the MCP servers (`servers`). The further tools
     /// may change while the session is open. The implementation must call `on_late_answer` for an answer that arrives

@@ -20,6 +20,7 @@ pub(super) fn of(options: &SystemOptions) -> Arc<[SubAgentKind]> {
 fn kind(options: &SystemOptions, agent: &AgentDefinition) -> SubAgentKind {
     let tools = agent.tools.as_ref();
     SubAgentKind {
+        reasoning_effort: None,
         name: agent.name.as_str().into(),
         description: agent.description.as_str().into(),
         instructions: agent.instructions.as_str().into(),

@@ -11,6 +11,7 @@ mod outcome_now;
 mod questions;
 mod registry;
 mod server_questions;
+mod side_questions;
 mod steered;
 mod store;
 mod stored_receipts;
