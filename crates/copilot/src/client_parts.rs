@@ -66,7 +66,7 @@ impl ClientServer {
     }
 
     /// Returns the server in the form of the runtime.
-    fn named(&self, name: &str) -> SessionMcpServer {
+    fn named(&self, name: &str, mode: EnvValueMode) -> SessionMcpServer {
         let mut section = McpServerSection::default();
         section.command.clone_from(&self.command);
         section.args.clone_from(&self.args);
@@ -90,6 +90,7 @@ impl ClientServer {
             name: server_name(name).into_owned(),
             section,
             folder: self.cwd.clone(),
+            is_env_indirect: mode == EnvValueMode::Indirect,
         }
     }
 }
@@ -118,6 +119,17 @@ pub(crate) fn server_name(name: &str) -> Cow<'_, str> {
         .take(4)
         .fold(0_u32, |sum, byte| (sum << 8) | u32::from(*byte));
     format!("{beginning}-{number:08x}").into()
+}
+
+/// Meaning of the values of a server's variables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum EnvValueMode {
+    /// The values themselves.
+    #[default]
+    Direct,
+    /// Names of environment variables of this process.
+    Indirect,
 }
 
 /// An agent that a client defines.
@@ -193,6 +205,7 @@ impl ClientAgent {
 pub(crate) struct ClientParts {
     pub(crate) servers: BTreeMap<String, ClientServer>,
     pub(crate) disabled_servers: BTreeSet<String>,
+    pub(crate) env_value_mode: EnvValueMode,
     pub(crate) agents: Vec<ClientAgent>,
     /// Names of agents of the server that the model cannot start.
     pub(crate) excluded_agents: BTreeSet<String>,
@@ -229,7 +242,10 @@ impl ClientParts {
             .all_servers()
             .into_iter()
             .filter(|(name, _)| !self.disabled_servers.contains(*name));
-        enabled.map(|(name, server)| server.named(name)).collect()
+        let mode = self.env_value_mode;
+        enabled
+            .map(|(name, server)| server.named(name, mode))
+            .collect()
     }
 
     /// Kinds of sub-agents that the model can start.
@@ -296,9 +312,33 @@ mod tests {
         let server = |tools: Value| -> ClientServer {
             serde_json::from_value(json!({ "command": "x", "tools": tools })).expect("a server")
         };
-        assert!(server(json!(["*"])).named("s").section.allow.is_empty());
-        assert_eq!(server(json!(["a"])).named("s").section.allow, ["a"]);
-        assert_eq!(server(json!([])).named("s").section.deny, ["*"]);
-        assert!(server(Value::Null).named("s").section.deny.is_empty());
+        assert!(
+            server(json!(["*"]))
+                .named("s", EnvValueMode::Direct)
+                .section
+                .allow
+                .is_empty()
+        );
+        assert_eq!(
+            server(json!(["a"]))
+                .named("s", EnvValueMode::Direct)
+                .section
+                .allow,
+            ["a"]
+        );
+        assert_eq!(
+            server(json!([]))
+                .named("s", EnvValueMode::Direct)
+                .section
+                .deny,
+            ["*"]
+        );
+        assert!(
+            server(Value::Null)
+                .named("s", EnvValueMode::Direct)
+                .section
+                .deny
+                .is_empty()
+        );
     }
 }

@@ -47,6 +47,7 @@ mod methods;
 mod provider;
 mod refusal;
 mod request_route;
+mod secret_filter;
 mod server;
 mod sub_agent_settings;
 mod text_only_model;

@@ -19,6 +19,7 @@ use crate::connection::{Client, ClientId};
 use crate::hosted::{HostedSession, now};
 pub(crate) use crate::lifecycle::LifecycleKind;
 use crate::lifecycle::{LIFECYCLE_EVENTS_MAX, LifecycleMetadata, SessionLifecycleEvent};
+use crate::secret_filter::SecretFilter;
 
 /// Default of `unattended_max`. A restarted client returns within seconds. After this time, a turn without a client
 /// must not cause more cost.
@@ -88,6 +89,7 @@ struct ServerInner {
     options: CopilotOptions,
     clients: AtomicU64,
     lifecycle: broadcast::Sender<SessionLifecycleEvent>,
+    secrets: Arc<SecretFilter>,
     /// Cancelled when a client requests a shutdown of the server.
     shutdown: CancellationToken,
 }
@@ -104,6 +106,7 @@ impl CopilotServer {
                 options,
                 clients: AtomicU64::new(0),
                 lifecycle: broadcast::channel(LIFECYCLE_EVENTS_MAX).0,
+                secrets: Arc::default(),
                 shutdown: CancellationToken::new(),
             }),
         }
@@ -119,6 +122,11 @@ impl CopilotServer {
 
     pub(crate) fn options(&self) -> &CopilotOptions {
         &self.inner.options
+    }
+
+    /// Secret values of the programs.
+    pub(crate) fn secrets(&self) -> &Arc<SecretFilter> {
+        &self.inner.secrets
     }
 
     pub(crate) fn next_client_id(&self) -> ClientId {

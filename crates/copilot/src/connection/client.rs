@@ -1,5 +1,6 @@
 //! A connected client (a program that uses a Copilot SDK): notifications and requests to the client.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use allstop_jsonrpc::{
@@ -12,6 +13,7 @@ use serde_json::json;
 
 use super::carried_requests::CarriedRequests;
 use super::output::{FrameQueue, QueueClosed};
+use crate::secret_filter::SecretFilter;
 
 /// Maximum number of requests that wait for an answer of the client. This is more than the concurrent hooks and
 /// questions of all sessions of the client.
@@ -30,6 +32,8 @@ pub(crate) struct Client {
     /// Requests to models that the client carries.
     pub(crate) carried: CarriedRequests,
     carries_requests: AtomicBool,
+    /// Values that the client does not get in events and requests of sessions.
+    pub(crate) secrets: Arc<SecretFilter>,
 }
 
 /// Failure of a request to the client.
@@ -46,13 +50,14 @@ pub(crate) enum ClientRequestError {
 }
 
 impl Client {
-    pub(crate) fn new(id: ClientId, output: FrameQueue) -> Self {
+    pub(crate) fn new(id: ClientId, output: FrameQueue, secrets: Arc<SecretFilter>) -> Self {
         Self {
             id,
             output,
             outgoing: OutgoingRequests::new(REQUESTS_MAX),
             carried: CarriedRequests::default(),
             carries_requests: AtomicBool::new(false),
+            secrets,
         }
     }
 
@@ -154,6 +159,7 @@ impl Client {
         session: &str,
         event: &impl Serialize,
     ) -> Result<(), QueueClosed> {
+        let event = self.secrets.redact(json!(event));
         let params = json!({ "sessionId": session, "event": event });
         self.notify("session.event", &params).await
     }

@@ -54,6 +54,9 @@ const CONNECT_BYTES_MAX: usize = 64 * 1024;
 
 const READ_BYTES: usize = 64 * 1024;
 
+/// Methods that return a key which the client itself has stored. Their answers keep secret values.
+const KEY_METHODS: [&str; 2] = ["mcp.config.list", "session.provider.getEndpoint"];
+
 /// JSON-RPC code for a request that its sender has cancelled, as in the protocol of language servers.
 const CANCELLED: i64 = -32800;
 
@@ -122,7 +125,11 @@ impl CopilotServer {
         access: ConnectionAccess,
     ) -> ServedConnectionEnd {
         let (queue, writer) = output::output_queue();
-        let client = Arc::new(Client::new(self.next_client_id(), queue.clone()));
+        let client = Arc::new(Client::new(
+            self.next_client_id(),
+            queue.clone(),
+            Arc::clone(self.secrets()),
+        ));
         let label = format!("connection/{}", client.id.0);
         let Ok(scope) = self.connections().child(label, ScopeOptions::default()) else {
             return ServedConnectionEnd::Stopped;
@@ -280,7 +287,7 @@ impl ConnectionReader {
             client: &self.client,
         };
         match methods::begin(&cx, &method, params.as_deref()) {
-            MethodAnswer::Now(result) => responder.respond(result),
+            MethodAnswer::Now(result) => responder.respond(self.filtered(&method)(result)),
             MethodAnswer::Later(answer) => self.run(method, responder, id, answer),
             MethodAnswer::Large(answer) => {
                 let (large, output) = (Arc::clone(&self.large), self.client.output.clone());
@@ -298,6 +305,15 @@ impl ConnectionReader {
         Ok(())
     }
 
+    /// Returns the filter of the answer to a method, which removes the secret values of the programs.
+    fn filtered(&self, method: &str) -> impl FnOnce(MethodResult) -> MethodResult + Send + 'static {
+        let secrets = (!KEY_METHODS.contains(&method)).then(|| Arc::clone(&self.client.secrets));
+        move |result| match (secrets, result) {
+            (Some(secrets), Ok(answer)) => Ok(secrets.redact(answer)),
+            (_, result) => result,
+        }
+    }
+
     /// Runs a request that is answered later. Its sender can cancel the request.
     fn run(
         &self,
@@ -309,6 +325,7 @@ impl ConnectionReader {
         let cancelled = CancellationToken::new();
         self.running.lock().insert(id.clone(), cancelled.clone());
         let running = Arc::clone(&self.running);
+        let filtered = self.filtered(&method);
         let spec = WorkSpec::new(ItemKind::Future, method);
         // If the scope refuses the work, the responder is dropped. A dropped responder sends an error to the client.
         let spawned = self.scope.spawn(spec, move |_cx| async move {
@@ -320,7 +337,7 @@ impl ConnectionReader {
                 }
             };
             running.lock().remove(&id);
-            responder.respond(result);
+            responder.respond(filtered(result));
         });
         drop(spawned);
     }

@@ -6,7 +6,7 @@ use allstop_core::TurnNumber;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::canvases::ClientCanvases;
@@ -231,8 +231,9 @@ impl AttachedClient {
     ) -> Result<T, ClientRequestError> {
         let mut is_detached = self.feed.is_detached.subscribe();
         let detached = async { drop(is_detached.wait_for(|is| *is).await) };
+        let params = self.client.secrets.redact(json!(params));
         tokio::select! {
-            answer = self.client.request(method, params) => answer,
+            answer = self.client.request(method, &params) => answer,
             () = detached => Err(ClientRequestError::Gone),
         }
     }

@@ -150,6 +150,14 @@ impl HostedSession {
         attached.is_some_and(|attached| attached.client_options.mcp_apps)
     }
 
+    /// True if any client shows the views of MCP servers.
+    pub(crate) fn has_apps(&self) -> bool {
+        let clients = self.attached_clients();
+        clients
+            .iter()
+            .any(|attached| attached.client_options.mcp_apps)
+    }
+
     /// True if any client fills in forms.
     pub(crate) fn has_forms(&self) -> bool {
         self.attached_clients.has_forms()

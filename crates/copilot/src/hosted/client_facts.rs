@@ -28,6 +28,8 @@ struct KnownFacts {
     /// Calls whose handler has answered with a rejection.
     rejected: HashSet<String>,
     notes: Vec<SessionNote>,
+    /// Facts about the program for the views of MCP servers.
+    host_context: Map<String, Value>,
 }
 
 /// An event of the history between two turns, which a client has caused, such as a resume of the session.
@@ -51,6 +53,16 @@ impl ClientFacts {
     /// Sets whether the server allows all calls. Returns the former value.
     pub(crate) fn set_approves_all(&self, approves_all: bool) -> bool {
         self.approves_all.swap(approves_all, Ordering::SeqCst)
+    }
+
+    /// Sets the facts about the program for the views of MCP servers.
+    pub(crate) fn set_host_context(&self, context: Map<String, Value>) {
+        self.known.lock().host_context = context;
+    }
+
+    /// Returns the facts about the program for the views of MCP servers.
+    pub(crate) fn host_context(&self) -> Map<String, Value> {
+        self.known.lock().host_context.clone()
     }
 
     /// Stores fields of the event `user.message` for a message.

@@ -58,6 +58,7 @@ pub(crate) use session_servers::SessionServers;
 pub(crate) use unanswered_requests::UnansweredRequests;
 pub(crate) use workspace_state::{ClientMode, NameChange, WorkspaceState};
 
+use crate::secret_filter::SecretFilter;
 use crate::translate::{HostEvent, PersistedEvent};
 use canvases::OpenCanvases;
 use client_tools::ClientTools;
@@ -102,6 +103,8 @@ pub(crate) struct HostedSession {
     choice: SessionChoice,
     settings: FixedSettings,
     version: Arc<str>,
+    /// Secret values, which no message contains.
+    pub(crate) secrets: Arc<SecretFilter>,
     /// Answer to a permission question that no client answers.
     default_answer: PermissionAnswer,
 }

@@ -208,7 +208,7 @@ impl HostedSession {
             .skills(choice.parts.enabled(&skills))
             .sub_agents(choice.parts.kinds(system, &choice.providers))
             .tools(Arc::new(chosen_tools))
-            .hooks(vec![Arc::new(hooks)])
+            .hooks(vec![server.secrets().clone(), Arc::new(hooks)])
             .follow_up(FollowUp::Enqueue)
             .compaction(choice.compaction)
             // After an abort, the user of an SDK continues from the completed steps.
@@ -255,6 +255,7 @@ impl HostedSession {
             choice,
             settings,
             version: Arc::clone(&server.options().version),
+            secrets: Arc::clone(server.secrets()),
             default_answer: server.options().default_answer.clone(),
         });
         if let Some(generation) = generation {

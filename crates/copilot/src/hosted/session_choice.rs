@@ -76,6 +76,7 @@ impl SessionChoice {
         parts.sub_agent_settings = earlier.sub_agent_settings;
         if !requested.further.contains_key("mcpServers") {
             (parts.servers, parts.disabled_servers) = (earlier.servers, earlier.disabled_servers);
+            parts.env_value_mode = earlier.env_value_mode;
         }
         if !requested.further.contains_key("modelCapabilities") {
             choice.sees_images = before.sees_images;

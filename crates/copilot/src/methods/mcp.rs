@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::method::{MethodAnswer, MethodCx, MethodResult, later, open_session, read, ready};
 use super::open::reopen;
-use crate::client_parts::{ClientServer, server_name};
+use crate::client_parts::{ClientServer, EnvValueMode, server_name};
 use crate::hosted::{HostedSession, SessionChoice, SessionServers};
 use crate::server::CopilotServer;
 
@@ -21,7 +21,7 @@ struct McpParams {
     session_id: String,
     server_name: Option<String>,
     config: Option<Box<ClientServer>>,
-    mode: Option<String>,
+    mode: Option<EnvValueMode>,
 }
 
 pub(super) fn begin(
@@ -76,13 +76,20 @@ pub(super) fn begin(
             let message = "MCP config reload not available: the clients name the servers";
             Err(RpcError::invalid_params(message))
         }
-        // The values of the variables come with the requests of the clients.
-        "session.mcp.setEnvValueMode" if params.mode.as_deref() == Some("direct") => {
-            ready(json!({ "mode": "direct" }))
+        "session.mcp.setEnvValueMode" => {
+            let mode = params.mode;
+            let mode = mode.ok_or_else(|| RpcError::invalid_params("`mode` is missing"))?;
+            if mode == session.choice().parts.env_value_mode {
+                return ready(json!({ "mode": mode }));
+            }
+            Ok(later(async move {
+                ServerChange::EnvValues(mode)
+                    .apply(server, session, name)
+                    .await?;
+                Ok(json!({ "mode": mode }))
+            }))
         }
-        "session.mcp.setEnvValueMode" => Err(RpcError::invalid_params(
-            "only the mode `direct` is offered for values of environment variables",
-        )),
+        // Every server is a server of the clients or of the configuration.
         "session.mcp.removeGitHub" => ready(json!({ "removed": false })),
         "session.mcp.cancelSamplingExecution" => ready(json!({ "cancelled": false })),
         "session.mcp.executeSampling" => ready(json!({
@@ -106,9 +113,6 @@ pub(super) fn begin(
             };
             Err(RpcError::invalid_params(message))
         }
-        "session.mcp.apps.listTools" | "session.mcp.apps.readResource" => Err(
-            RpcError::invalid_params("not found: of the MCP apps, only `callTool` is offered"),
-        ),
         unknown => Err(RpcError::method_not_found(unknown)),
     }
 }
@@ -129,7 +133,11 @@ fn running(server: &CopilotServer, session: &HostedSession) -> Vec<Arc<McpServer
     configured.chain(of_session).cloned().collect()
 }
 
-fn find(server: &CopilotServer, session: &HostedSession, name: &str) -> Option<Arc<McpServer>> {
+pub(super) fn find(
+    server: &CopilotServer,
+    session: &HostedSession,
+    name: &str,
+) -> Option<Arc<McpServer>> {
     let servers = running(server, session);
     let name = server_name(name);
     servers.into_iter().find(|server| **server.name() == *name)
@@ -185,6 +193,8 @@ enum ServerChange {
     Disable,
     /// Adds or replaces the server.
     Add(Box<ClientServer>),
+    /// Sets the meaning of the values of the servers' variables.
+    EnvValues(EnvValueMode),
 }
 
 impl ServerChange {
@@ -197,6 +207,10 @@ impl ServerChange {
         let change = move |choice: &mut SessionChoice| {
             let parts = &mut choice.parts;
             match self {
+                Self::EnvValues(mode) => {
+                    parts.env_value_mode = mode;
+                    return Ok(());
+                }
                 Self::Disable => drop(parts.disabled_servers.insert(name)),
                 Self::Enable => drop(parts.disabled_servers.remove(&name)),
                 Self::Add(config) => {

@@ -1,4 +1,5 @@
-//! `session.mcp.apps.callTool`: calls of a program to the tools of the session's MCP servers, for the views of the servers.
+//! `session.mcp.apps.*`: views of MCP servers, which a program shows. A view gets facts about the program (the host context),
+//! and the program calls the tools of the server for the view.
 
 use std::sync::Arc;
 
@@ -6,17 +7,98 @@ use allstop_core::CallId;
 use allstop_core::receipt::ItemKind;
 use allstop_jsonrpc::RpcError;
 use allstop_scope::{ScopeOptions, WorkSpec};
-use allstop_tools::mcp::CALL_TIMEOUT_DEFAULT;
+use allstop_tools::mcp::{CALL_TIMEOUT_DEFAULT, McpState};
 use allstop_tools::{CallLink, McpMeta, Tool, ToolInvocation, ToolSource as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use super::method::{MethodAnswer, MethodCx, MethodResult, failed, later, open_session, read};
+use super::mcp;
+use super::method::{
+    MethodAnswer, MethodCx, MethodResult, failed, later, open_session, read, ready,
+};
 use crate::client_parts::server_name;
 use crate::hosted::HostedSession;
 use crate::server::CopilotServer;
+
+/// Maximum size of a host context in bytes. It has a few names and settings.
+const HOST_CONTEXT_BYTES_MAX: usize = 64 * 1_024;
+
+/// Maximum number of names of tools in a diagnosis. They are examples.
+const SAMPLE_TOOLS_MAX: usize = 10;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AppParams {
+    session_id: String,
+    server_name: Option<String>,
+    context: Option<Map<String, Value>>,
+}
+
+pub(super) fn begin(
+    cx: &MethodCx<'_>,
+    method: &str,
+    params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    if method == "session.mcp.apps.callTool" {
+        return call(cx, params);
+    }
+    let params: AppParams = read(params)?;
+    let session = open_session(cx, &params.session_id)?;
+    match method {
+        "session.mcp.apps.setHostContext" => {
+            let context = params.context;
+            let context =
+                context.ok_or_else(|| RpcError::invalid_params("`context` is missing"))?;
+            if json!(context).to_string().len() > HOST_CONTEXT_BYTES_MAX {
+                let message = format!("`context` is longer than {HOST_CONTEXT_BYTES_MAX} bytes");
+                return Err(RpcError::invalid_params(message));
+            }
+            session.facts.set_host_context(context);
+            ready(json!({}))
+        }
+        "session.mcp.apps.getHostContext" => {
+            ready(json!({ "context": session.facts.host_context() }))
+        }
+        "session.mcp.apps.diagnose" => {
+            let name = params.server_name.unwrap_or_default();
+            ready(diagnose(cx.server, &session, &name))
+        }
+        "session.mcp.apps.listTools" | "session.mcp.apps.readResource" => {
+            let message = "not found: of the methods for `mcp-apps`, this one is not offered";
+            Err(RpcError::invalid_params(message))
+        }
+        unknown => Err(RpcError::method_not_found(unknown)),
+    }
+}
+
+/// Describes the state of the views of a server.
+fn diagnose(server: &CopilotServer, session: &HostedSession, name: &str) -> Value {
+    let has_apps = session.has_apps();
+    let found = mcp::find(server, session, name);
+    let found = found.filter(|server| matches!(server.state(), McpState::Ready));
+    let (tools, mut with_view) = found.as_ref().map_or_else(Default::default, |server| {
+        (server.tool_names(), server.view_tool_names())
+    });
+    let count = with_view.len();
+    with_view.truncate(SAMPLE_TOOLS_MAX);
+    json!({
+        "capability": {
+            "sessionHasMcpApps": has_apps,
+            // The feature has no switch except the option of the session.
+            "featureFlagEnabled": true,
+            // The extension is not announced to servers, because the server reads no views for the program.
+            "advertised": false,
+        },
+        "server": {
+            "connected": found.is_some(),
+            "toolCount": tools.len(),
+            "toolsWithUiMeta": count,
+            "sampleToolNames": with_view,
+        },
+    })
+}
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -32,7 +114,7 @@ struct CallParams {
 
 /// Calls a tool without a permission question, because the program itself requests the call. The call is work of the
 /// session, so a stop of the session ends it, and the receipt lists it.
-pub(super) fn call(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
+fn call(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
     let params: CallParams = read(params)?;
     let session = open_session(cx, &params.session_id)?;
     if !session.shows_apps(cx.client.id) {

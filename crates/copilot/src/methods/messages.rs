@@ -205,7 +205,7 @@ fn sent(session: &HostedSession, params: &SendParams) -> Result<MessageHandle, R
     let headers = headers.map(|(name, value)| (name.as_str(), value.as_str()));
     let headers = RequestHeaders::new(headers);
     let headers = headers.map_err(|error| RpcError::invalid_params(error.to_string()))?;
-    let mut message = NewMessage::from(text)
+    let mut message = NewMessage::from(session.secrets.redact_text(text))
         .id(id)
         .images(images)
         .headers(headers);

@@ -36,6 +36,7 @@ mod pending;
 mod permissions;
 mod queue;
 mod rewind;
+mod secrets;
 mod server_sessions;
 mod server_tools;
 mod settings;
@@ -47,6 +48,7 @@ mod stored_sessions;
 mod surrogates;
 mod tasks;
 mod workspace;
+mod workspace_diff;
 
 use allstop_jsonrpc::RpcError;
 use serde_json::value::RawValue;
@@ -68,6 +70,7 @@ const METHODS: &[(&str, BeginMethod)] = &[
         "session.tools.updateSubagentSettings",
         agents::update_sub_agents,
     ),
+    ("secrets.addFilterValues", secrets::add),
     ("session.create", open::create),
     ("session.resume", open::resume),
     ("session.detach", lifecycle::detach),
@@ -92,7 +95,7 @@ const METHODS: &[(&str, BeginMethod)] = &[
     ("session.ui.ephemeralQuery", side_question::ask),
     ("session.ui.handlePendingElicitation", elicitation::answer),
     ("session.mcp.oauth.handlePendingRequest", mcp_tokens::answer),
-    ("session.mcp.apps.callTool", mcp_apps::call),
+    ("session.workspaces.diff", workspace_diff::begin),
     ("sessions.fork", rewind::fork),
     ("sessions.open", server_sessions::open),
     ("llmInference.setProvider", carried::set_provider),
@@ -157,6 +160,7 @@ const FAMILIES: &[(&str, BeginFamily)] = &[
     ("session.agent.", agents::begin),
     ("session.shell.", shell::begin),
     ("session.skills.", skills::begin),
+    ("session.mcp.apps.", mcp_apps::begin),
     ("session.mcp.", mcp::begin),
     ("session.history.", rewind::begin),
     ("session.commands.", commands::begin),

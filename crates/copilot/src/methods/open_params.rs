@@ -16,7 +16,7 @@ use super::compaction_params::{InfiniteSessionParams, compaction_of};
 use super::info::context_window;
 use super::method::MethodCx;
 use super::model_capabilities::ModelCapabilities;
-use crate::client_parts::{ClientAgent, ClientParts, ClientServer};
+use crate::client_parts::{ClientAgent, ClientParts, ClientServer, EnvValueMode};
 use crate::hosted::{
     CanvasProvider, ClientCanvases, ClientOptions, DeclaredCanvas, DeclaredTool, FixedSettings,
     OpenCanvas, RequestedPrompt, ResumeChoice, SectionChanges, SessionChoice, ToolSelection,
@@ -62,6 +62,7 @@ pub(super) struct OpenParams {
     client_name: Option<String>,
     mcp_servers: Option<BTreeMap<String, ClientServer>>,
     disabled_mcp_servers: Option<BTreeSet<String>>,
+    env_value_mode: Option<EnvValueMode>,
     custom_agents: Option<Vec<ClientAgent>>,
     #[serde(rename = "excludedBuiltinAgents")]
     excluded_agents: Option<BTreeSet<String>>,
@@ -264,6 +265,7 @@ fn parts_of(params: &mut OpenParams) -> Result<ClientParts, RpcError> {
     let parts = ClientParts {
         servers: params.mcp_servers.take().unwrap_or_default(),
         disabled_servers: params.disabled_mcp_servers.take().unwrap_or_default(),
+        env_value_mode: params.env_value_mode.unwrap_or_default(),
         agents: params.custom_agents.take().unwrap_or_default(),
         excluded_agents: params.excluded_agents.take().unwrap_or_default(),
         sub_agent_settings: SubAgentSettings::default(),

@@ -30,6 +30,9 @@ pub struct SessionMcpServer {
     pub section: McpServerSection,
     /// Working directory of the server's process; `None` for the folder of the session.
     pub folder: Option<PathBuf>,
+    /// True if the values of the server's variables are names of environment variables of this process, which have the
+    /// values.
+    pub is_env_indirect: bool,
 }
 
 /// Parts of a system that the configuration of a server refers to.
@@ -111,12 +114,28 @@ pub(super) fn session_servers(
 ) -> Result<McpServers, StartError> {
     let mut configs = Vec::new();
     for one in servers {
-        let mut config = server(&one.name, &one.section, context)?;
+        let section = with_env(one, context.keys)?;
+        let mut config = server(&one.name, &section, context)?;
         config.folder.clone_from(&one.folder);
         configs.push(config);
     }
     McpServers::new(configs, shared)
         .map_err(|error| StartError::new(StartErrorKind::Config, error.to_string()))
+}
+
+/// Returns the settings of a server with the values of its variables.
+fn with_env(one: &SessionMcpServer, keys: &KeyLookup) -> Result<McpServerSection, StartError> {
+    let mut section = one.section.clone();
+    for value in section.env.values_mut().filter(|_| one.is_env_indirect) {
+        *value = keys(value).ok_or_else(|| {
+            let (name, value) = (&one.name, &*value);
+            let message = format!(
+                "the MCP server `{name}` cannot be used: the environment variable {value} is not set"
+            );
+            StartError::new(StartErrorKind::Config, message)
+        })?;
+    }
+    Ok(section)
 }
 
 /// Starts the further servers of a session, in a scope below the scope of the process. Waits for each server at most for

@@ -17,6 +17,7 @@ mod setup;
 mod spill;
 mod sub_agent_kinds;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ use allstop_core::{SessionId, Timestamp, TurnNumber};
 use allstop_log::{Log, SessionError, fork_session};
 use allstop_model::provider::KeyLookup;
 use allstop_model::{Model, ProviderModel, ProviderOptions, RecordingModel};
-use allstop_process::ContainmentChoice;
+use allstop_process::{ContainmentChoice, ProcessSpec};
 use allstop_scope::Scope;
 use allstop_session::SessionRegistry;
 use allstop_tools::mcp::{McpOptions, McpServers, McpTokenSource};
@@ -82,7 +83,7 @@ pub(crate) struct SystemParts {
     owner: Option<ProcessIdentity>,
     spans: Option<Arc<dyn SpanLinks>>,
     answer: Option<AnswerSchema>,
-    hidden_variables: Vec<std::ffi::OsString>,
+    hidden_variables: Vec<OsString>,
     mcp: McpServers,
     keys: KeyLookup,
     /// Name of the configured model. If it is a script file, the name has an absolute path, so that it is valid in any
@@ -358,6 +359,25 @@ impl System {
         shell.marker_prefix = marker_prefix(session);
         shell.env_hidden = without_exempted(&parts.hidden_variables, &parts.config.shell.env);
         ShellTool::new(shell, host)
+    }
+
+    /// Creates the specification of a program that a client's request runs in a session, with the containment and the hidden
+    /// variables of a command of the model.
+    pub fn requested_process(
+        &self,
+        session: &SessionId,
+        program: impl Into<OsString>,
+        folder: impl Into<PathBuf>,
+    ) -> ProcessSpec {
+        let parts = &self.parts;
+        let marker = format!("{}{}", marker_prefix(session), ulid::Ulid::generate());
+        ProcessSpec::new(program, marker)
+            .cwd(folder)
+            .containment(parts.containment.clone())
+            .env_hidden(without_exempted(
+                &parts.hidden_variables,
+                &parts.config.shell.env,
+            ))
     }
 
     /// Folder for the long output of a session's calls, with its limits.

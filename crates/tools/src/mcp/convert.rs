@@ -25,12 +25,19 @@ pub(super) struct McpToolDefinition {
     pub(super) effect: Effect,
     /// True if the tool must be called as a task.
     pub(super) needs_task: bool,
+    /// True if the server has a view for the results of the tool (the extension MCP Apps).
+    pub(super) has_view: bool,
 }
+
+/// Keys of a tool's metadata that name its view: the current form, and the earlier one.
+const VIEW_KEYS: [&str; 2] = ["ui", "ui/resourceUri"];
 
 impl McpToolDefinition {
     /// Converts a tool. The error is the reason, for people, why the tool cannot be used.
     pub(super) fn of(server: &str, tool: Tool) -> Result<Self, String> {
         let needs_task = needs_task(&tool);
+        let meta = tool.meta.as_ref();
+        let has_view = meta.is_some_and(|meta| VIEW_KEYS.iter().any(|key| meta.contains_key(*key)));
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let plain = tool.name.chars().map(|c| if fits(c) { c } else { '_' });
         let name = format!("{server}__{}", plain.collect::<String>());
@@ -54,6 +61,7 @@ impl McpToolDefinition {
             input_schema: Arc::new(input_schema),
             effect: effect(tool.annotations.as_ref()),
             needs_task,
+            has_view,
         })
     }
 }

@@ -104,6 +104,13 @@ impl McpServer {
         tools.iter().map(|tool| tool.tool.to_string()).collect()
     }
 
+    /// Names of the tools in the last list for which the server has a view.
+    pub fn view_tool_names(&self) -> Vec<String> {
+        let tools = self.definitions();
+        let with_view = tools.iter().filter(|tool| tool.has_view);
+        with_view.map(|tool| tool.tool.to_string()).collect()
+    }
+
     /// Tools in the last list.
     pub(super) fn definitions(&self) -> Arc<[McpToolDefinition]> {
         Arc::clone(&self.tools.lock().tools)
