@@ -1,22 +1,16 @@
 //! Edits the user's configuration file. An edit keeps the comments and the order of the file. An edit with an invalid
 //! result is never written.
 
-use std::fs::{self, TryLockError};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
-use std::thread::park_timeout;
-use std::time::{Duration, Instant};
+use std::fs;
+use std::io;
+use std::path::Path;
 
+use allstop_host::{FolderLock, replace_file};
 use allstop_runtime::Config;
 use anyhow::Context as _;
 use toml_edit::DocumentMut;
 
 use crate::error::CliError;
-
-/// Maximum wait for the change of another command. A change takes milliseconds.
-const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
-const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Edits a configuration file, and creates it if it does not exist.
 ///
@@ -27,7 +21,7 @@ pub(crate) fn edit(
     change: impl FnOnce(&mut DocumentMut) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     // Two commands at once must not lose each other's change. Without locks on the file system, the last change wins.
-    let _lock = lock(path);
+    let _lock = FolderLock::of_file(path);
     let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         read => read.with_context(|| format!("{} cannot be read", path.display()))?,
@@ -40,63 +34,14 @@ pub(crate) fn edit(
     write(path, &document.to_string())
 }
 
-/// Locks the folder of the file, because another file replaces the file itself. The lock ends when the value is dropped.
-fn lock(path: &Path) -> io::Result<fs::File> {
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    let folder = folder.unwrap_or(Path::new("."));
-    make_private(folder)?;
-    let folder = fs::File::open(folder)?;
-    let started = Instant::now();
-    loop {
-        match folder.try_lock() {
-            Ok(()) => return Ok(folder),
-            // The wait is limited, because a user may hold this lock for longer.
-            Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_WAIT_MAX => {
-                park_timeout(LOCK_PAUSE);
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-fn make_private(folder: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700).create(folder)
-}
-
 /// Replaces a configuration file atomically: a reader sees either the old file or the new one.
 ///
 /// # Errors
 /// If the text is an invalid configuration, or cannot be written.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), CliError> {
     Config::parse(path, text)?;
-    let failed = || format!("{} cannot be written", path.display());
-    // If the path is a symbolic link, for example into a dotfiles repository, the link stays and its target is
-    // replaced.
-    let path: PathBuf = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let folder = path.parent().unwrap_or(Path::new("."));
-    make_private(folder).with_context(failed)?;
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let new = path.with_file_name(name);
-    let written = write_new(&path, &new, text);
-    if written.is_err() {
-        drop(fs::remove_file(&new));
-    }
-    Ok(written.with_context(failed)?)
-}
-
-fn write_new(path: &Path, new: &Path, text: &str) -> io::Result<()> {
-    // Only the user may read the file: the headers of an MCP server may contain API keys.
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(0o600).open(new)?;
-    file.write_all(text.as_bytes())?;
-    if let Ok(before) = fs::metadata(path) {
-        file.set_permissions(before.permissions())?;
-    }
-    file.sync_all()?;
-    fs::rename(new, path)
+    let written = replace_file(path, text);
+    Ok(written.with_context(|| format!("{} cannot be written", path.display()))?)
 }
 
 #[cfg(test)]

@@ -320,6 +320,12 @@ impl ProcessHost {
         beside.unwrap_or_else(|| std::env::temp_dir().join("allstop-output"))
     }
 
+    /// Folder of the settings that clients of `allstop copilot` store. Tools must not write to it, because the settings name
+    /// commands.
+    pub(crate) fn client_settings_folder() -> Option<PathBuf> {
+        data_folder().ok().map(|folder| folder.join("copilot"))
+    }
+
     /// Prints a note to standard error, except under `--quiet`.
     pub(crate) fn note(&self, text: &str) {
         if self.is_quiet {

@@ -9,7 +9,9 @@ use std::time::Duration;
 use allstop_agent::SubAgentKind;
 use allstop_core::HumanDuration;
 use allstop_runtime::config::McpServerSection;
-use allstop_runtime::{DefinitionFiles, Definitions, SessionMcpServer, SkillDefinition, System};
+use allstop_runtime::{
+    AgentDefinition, DefinitionFiles, Definitions, SessionMcpServer, SkillDefinition, System,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -26,6 +28,9 @@ pub(crate) const SKILL_FOLDERS: [&str; 4] = [
     ".claude/skills",
 ];
 
+/// Folders with agents in a working directory, which a client can have searched.
+pub(crate) const AGENT_FOLDERS: [&str; 2] = [".github/agents", ".allstop/agents"];
+
 /// Maximum length of a server's name in the names of its tools.
 const SERVER_NAME_LEN_MAX: usize = 22;
 
@@ -33,6 +38,8 @@ const SERVER_NAME_LEN_MAX: usize = 22;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ClientServer {
+    #[serde(rename = "type")]
+    kind: Option<String>,
     command: Option<String>,
     args: Vec<String>,
     env: BTreeMap<String, String>,
@@ -47,9 +54,34 @@ pub(crate) struct ClientServer {
     /// Client of the authorization server, for a program that gets the access tokens.
     oauth_client_id: Option<String>,
     oauth_public_client: Option<bool>,
+    oauth_grant_type: Option<String>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 impl ClientServer {
+    /// Parses a server that is stored for all sessions. The error is the reason, for people, why the server cannot be used.
+    pub(crate) fn stored(config: &Map<String, Value>) -> Result<Self, String> {
+        let server: Self = serde_path_to_error::deserialize(Value::Object(config.clone()))
+            .map_err(|error| format!("`config.{}`: {}", error.path(), error.inner()))?;
+        if let Some((name, _)) = server.others.iter().find(|(_, value)| is_set(value)) {
+            return Err(format!("`config.{name}` is not offered: leave it out"));
+        }
+        let needs_url = match server.kind.as_deref() {
+            None => server.is_remote(),
+            Some("local" | "stdio") => false,
+            Some("http" | "sse") => true,
+            Some(other) => return Err(format!("the type {other:?} of a server is not offered")),
+        };
+        if needs_url != server.is_remote() {
+            let missing = if needs_url { "url" } else { "command" };
+            return Err(format!(
+                "`config.{missing}` is missing, or another field excludes it"
+            ));
+        }
+        Ok(server)
+    }
+
     /// True if the server is reached over HTTP.
     pub(crate) fn is_remote(&self) -> bool {
         self.url.is_some()
@@ -62,11 +94,15 @@ impl ClientServer {
         if let Some(is_public) = self.oauth_public_client {
             client["publicClient"] = is_public.into();
         }
+        // The other type is the default.
+        if self.oauth_grant_type.as_deref() == Some("client_credentials") {
+            client["grantType"] = "client_credentials".into();
+        }
         Some(client)
     }
 
     /// Returns the server in the form of the runtime.
-    fn named(&self, name: &str, mode: EnvValueMode) -> SessionMcpServer {
+    pub(crate) fn named(&self, name: &str, mode: EnvValueMode) -> SessionMcpServer {
         let mut section = McpServerSection::default();
         section.command.clone_from(&self.command);
         section.args.clone_from(&self.args);
@@ -151,6 +187,21 @@ pub(crate) struct ClientAgent {
 }
 
 impl ClientAgent {
+    /// Returns the agent of a file.
+    pub(crate) fn of_file(agent: AgentDefinition) -> Self {
+        Self {
+            name: agent.name,
+            display_name: None,
+            description: Some(agent.description),
+            prompt: agent.instructions,
+            tools: agent.tools,
+            model: agent.model,
+            infer: None,
+            mcp_servers: BTreeMap::new(),
+            others: Map::new(),
+        }
+    }
+
     /// Describes the agent in the form of the protocol.
     pub(crate) fn info(&self, has_prompt: bool) -> Value {
         let mut info = json!({
@@ -210,19 +261,29 @@ pub(crate) struct ClientParts {
     /// Names of agents of the server that the model cannot start.
     pub(crate) excluded_agents: BTreeSet<String>,
     pub(crate) sub_agent_settings: SubAgentSettings,
+    /// Agents in the folders of the working directory. An agent of a client replaces one with the same name.
+    pub(crate) found_agents: Vec<ClientAgent>,
     /// Name of the agent that answers in place of the default agent.
     pub(crate) agent: Option<String>,
     pub(crate) skill_folders: Vec<PathBuf>,
     pub(crate) disabled_skills: BTreeSet<String>,
-    /// True if the working directory is searched for skills.
-    pub(crate) searches_folder: bool,
+    /// True if the working directory is searched for skills and agents. `None` if the client makes no choice.
+    pub(crate) searches_folder: Option<bool>,
 }
 
 impl ClientParts {
     /// Returns the selected agent.
     pub(crate) fn selected(&self) -> Option<&ClientAgent> {
         let name = self.agent.as_ref()?;
-        self.agents.iter().find(|agent| agent.name == *name)
+        self.all_agents().find(|agent| agent.name == *name)
+    }
+
+    /// Agents of the clients and of the working directory.
+    pub(crate) fn all_agents(&self) -> impl Iterator<Item = &ClientAgent> {
+        let is_named = |name: &str| self.agents.iter().any(|agent| agent.name == name);
+        let found = self.found_agents.iter();
+        let found = found.filter(move |agent| !is_named(&agent.name));
+        self.agents.iter().chain(found)
     }
 
     /// Servers of the session and of the selected agent.
@@ -254,13 +315,10 @@ impl ClientParts {
         system: &System,
         providers: &ClientProviders,
     ) -> Arc<[SubAgentKind]> {
-        let offered = self
-            .agents
-            .iter()
-            .filter(|agent| agent.infer != Some(false));
+        let offered = self.all_agents().filter(|agent| agent.infer != Some(false));
         let mut excluded = self.excluded_agents.clone();
-        // An agent of the client replaces an agent of the server.
-        excluded.extend(self.agents.iter().map(|agent| agent.name.clone()));
+        // An agent of the client or of the working directory replaces an agent of the server.
+        excluded.extend(self.all_agents().map(|agent| agent.name.clone()));
         let own = offered.map(|agent| agent.kind(system, providers));
         let all = own.chain(builtin_agents::kinds(&excluded));
         let settings = &self.sub_agent_settings;
@@ -268,13 +326,20 @@ impl ClientParts {
             .collect()
     }
 
-    /// Reads the skills of the session from its folders, with the enabled and the disabled skills. Call it on a thread that
-    /// may block.
-    pub(crate) fn read_skills(&self, folder: &Path) -> Definitions {
-        let searched = SKILL_FOLDERS.iter().filter(|_| self.searches_folder);
-        let mut folders = self.skill_folders.clone();
-        folders.extend(searched.map(|name| folder.join(name)));
-        Definitions::parse([&DefinitionFiles::of_skill_folders(&folders)])
+    /// Reads the skills and the agents of the session from its folders, with the enabled and the disabled skills. Call it on
+    /// a thread that may block.
+    pub(crate) fn read_definitions(&self, folder: &Path) -> Definitions {
+        let is_searched = self.searches_folder == Some(true);
+        let below = |names: &[&str]| -> Vec<PathBuf> {
+            let names = names.iter().filter(|_| is_searched);
+            names.map(|name| folder.join(name)).collect()
+        };
+        let mut skills = self.skill_folders.clone();
+        skills.extend(below(&SKILL_FOLDERS));
+        Definitions::parse([
+            &DefinitionFiles::of_skill_folders(&skills),
+            &DefinitionFiles::of_agent_folders(&below(&AGENT_FOLDERS)),
+        ])
     }
 
     /// Returns the enabled skills.

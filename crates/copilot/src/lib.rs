@@ -50,6 +50,7 @@ mod request_route;
 mod secret_filter;
 mod server;
 mod sub_agent_settings;
+mod stored_settings;
 mod text_only_model;
 mod translate;
 

@@ -1,5 +1,6 @@
 //! The server. Its clients share the open sessions of a system, which has a store, a model and tools.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use crate::hosted::{HostedSession, now};
 pub(crate) use crate::lifecycle::LifecycleKind;
 use crate::lifecycle::{LIFECYCLE_EVENTS_MAX, LifecycleMetadata, SessionLifecycleEvent};
 use crate::secret_filter::SecretFilter;
+use crate::stored_settings::SettingsFile;
 
 /// Default of `unattended_max`. A restarted client returns within seconds. After this time, a turn without a client
 /// must not cause more cost.
@@ -41,6 +43,9 @@ pub struct CopilotOptions {
     /// Folder with the sockets of this user's processes. If another process has a session open and idle, the server takes
     /// the session over; `None` if it does not.
     pub sockets: Option<SocketFolder>,
+    /// File with the settings that clients store for all sessions, such as MCP servers. It must be closed to the tools of
+    /// the sessions, because its servers are commands. `None` if the server stores no settings.
+    pub settings_file: Option<PathBuf>,
 }
 
 impl CopilotOptions {
@@ -51,6 +56,7 @@ impl CopilotOptions {
             unattended_max: UNATTENDED_MAX_DEFAULT,
             default_answer: PermissionAnswer::Unanswered,
             sockets: None,
+            settings_file: None,
         }
     }
 
@@ -65,6 +71,13 @@ impl CopilotOptions {
     #[must_use]
     pub fn sockets(mut self, sockets: impl Into<Option<SocketFolder>>) -> Self {
         self.sockets = sockets.into();
+        self
+    }
+
+    /// Sets the file with the settings that clients store.
+    #[must_use]
+    pub fn settings_file(mut self, settings_file: impl Into<Option<PathBuf>>) -> Self {
+        self.settings_file = settings_file.into();
         self
     }
 
@@ -90,6 +103,7 @@ struct ServerInner {
     clients: AtomicU64,
     lifecycle: broadcast::Sender<SessionLifecycleEvent>,
     secrets: Arc<SecretFilter>,
+    settings: SettingsFile,
     /// Cancelled when a client requests a shutdown of the server.
     shutdown: CancellationToken,
 }
@@ -99,10 +113,12 @@ impl CopilotServer {
     /// not be below the scope of the system. Otherwise a stop of the system would end the connections before the
     /// answers are sent.
     pub fn new(system: Arc<System>, connections: Scope, options: CopilotOptions) -> Self {
+        let settings = SettingsFile::new(options.settings_file.clone(), connections.clone());
         Self {
             inner: Arc::new(ServerInner {
                 system,
                 connections,
+                settings,
                 options,
                 clients: AtomicU64::new(0),
                 lifecycle: broadcast::channel(LIFECYCLE_EVENTS_MAX).0,
@@ -122,6 +138,11 @@ impl CopilotServer {
 
     pub(crate) fn options(&self) -> &CopilotOptions {
         &self.inner.options
+    }
+
+    /// Settings that clients store for all sessions.
+    pub(crate) fn settings(&self) -> &SettingsFile {
+        &self.inner.settings
     }
 
     /// Secret values of the programs.

@@ -4,6 +4,7 @@
 //!   Therefore a stop of the server ends the connection, and the receipt of the stop lists the connection.
 //! - [`Places`] limits the connections of a server, and the memory for responses that clients do not take.
 //! - [`FairBudget`] limits the memory for the responses that a server builds, and gives each user a share.
+//! - [`FolderLock`] and [`replace_file`] change a file of the user that several processes change.
 //! - [`finish_work`] runs work to its end, even if its client leaves.
 //!
 //! The open sessions of a server are in the registry of its system (`allstop_session::SessionRegistry`).
@@ -30,8 +31,10 @@ mod accept;
 mod fair_budget;
 mod finish;
 mod places;
+mod private_file;
 
 pub use accept::{Listener, accept_connections};
 pub use fair_budget::{BudgetPermit, FairBudget};
 pub use finish::finish_work;
 pub use places::{Place, PlaceGuard, PlaceLimits, Places, TooManyUnsentBytes, UnsentBytes};
+pub use private_file::{FolderLock, replace_file};

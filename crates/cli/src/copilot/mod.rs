@@ -32,6 +32,9 @@ use allstop_remote::{ClientQuestions, OwnedSessions};
 /// server.
 const TOKEN_VARIABLE: &str = "COPILOT_CONNECTION_TOKEN";
 
+/// File with the settings that clients store.
+const SETTINGS_FILE: &str = "settings.json";
+
 /// A running server.
 struct RunningCopilot {
     server: CopilotServer,
@@ -167,15 +170,22 @@ async fn open(
     supervisor: &mut Supervisor,
 ) -> Result<RunningCopilot, StartFailure> {
     let given = HostOptions::of(host);
+    let settings_folder = ProcessHost::client_settings_folder();
     let port = (!args.stdio).then_some(args.port);
     let options = CopilotOptions::new(env!("CARGO_PKG_VERSION"))
         .unattended_max(args.unattended.0)
         .default_answer(unasked(&args))
-        .sockets(host.sockets.clone());
-    let system_options = start::read(given.scopes.clone(), supervisor, move |_cx| {
+        .sockets(host.sockets.clone())
+        .settings_file(
+            settings_folder
+                .as_ref()
+                .map(|folder| folder.join(SETTINGS_FILE)),
+        );
+    let mut system_options = start::read(given.scopes.clone(), supervisor, move |_cx| {
         Ok(read(&args, given)?)
     })
     .await?;
+    system_options.reserved.extend(settings_folder);
     let grace = system_options.config.deadlines.grace;
     let grace = grace.map_or(GRACE_DEFAULT, Into::into);
     supervisor.control.set_grace(grace);

@@ -9,7 +9,8 @@ use allstop_core::turn::{CallTexts, StopPolicy};
 use allstop_core::{SessionId, TurnNumber};
 use allstop_log::read_session_end;
 use allstop_runtime::{
-    Definitions, OpenSession, QuestionRecipient, SessionSetup, StartError, System, SystemPrompt,
+    Definitions, OpenSession, QuestionRecipient, SessionSetup, StartError, StartErrorKind, System,
+    SystemPrompt,
 };
 use allstop_scope::{ScopeOptions, WorkSpec};
 use allstop_session::FollowUp;
@@ -25,6 +26,7 @@ use super::{
     ClientCommandQueue, FixedSettings, HostedSession, ProgramTokens, SessionChoice, SessionServers,
     UnansweredRequests, WorkspaceState, now,
 };
+use crate::client_parts::ClientAgent;
 use crate::server::CopilotServer;
 
 /// Maximum number of unread host events ([`HostEvent`](crate::translate::HostEvent)) in a client's feed. This is far more
@@ -46,20 +48,44 @@ async fn session_state(system: &System, id: &SessionId) -> WorkspaceState {
     WorkspaceState::read(folder, system.config().permissions.mode).await
 }
 
-/// Reads the skills of a session.
-async fn read_skills(
+/// Reads the skills and the agents of a session from files.
+async fn read_definitions(
     server: &CopilotServer,
     choice: &SessionChoice,
     folder: &Path,
 ) -> Result<Definitions, StartError> {
     let (parts, folder) = (choice.parts.clone(), folder.to_owned());
-    let spec = WorkSpec::new(ItemKind::Thread, "reading skills");
+    let spec = WorkSpec::new(ItemKind::Thread, "reading definitions");
     let reading = server
         .connections()
-        .spawn_blocking(spec, move |_| parts.read_skills(&folder));
+        .spawn_blocking(spec, move |_| parts.read_definitions(&folder));
     let reading = reading.map_err(|refused| StartError::stopped(&refused))?;
-    // A panic of the reader is a bug, and the session then has no skills.
+    // A panic of the reader is a bug, and the session then has no definitions.
     Ok(reading.await.unwrap_or_default())
+}
+
+/// Returns the choice with the agents of the working directory.
+///
+/// # Errors
+/// Returns an error if the selected agent is unknown.
+fn with_found_agents(
+    choice: &SessionChoice,
+    found: &Definitions,
+) -> Result<SessionChoice, StartError> {
+    let mut choice = choice.clone();
+    let agents = found.agents.values().cloned();
+    choice.parts.found_agents = agents.map(ClientAgent::of_file).collect();
+    if let Some(name) = &choice.parts.agent
+        && choice.parts.selected().is_none()
+    {
+        let message = format!("the agent {name:?} is neither among `customAgents` nor in a file");
+        return Err(StartError {
+            kind: StartErrorKind::Config,
+            message,
+            hint: None,
+        });
+    }
+    Ok(choice)
 }
 
 /// Returns the settings that the session has while it is open.
@@ -162,6 +188,13 @@ impl HostedSession {
         before: Option<&Self>,
     ) -> Result<Arc<Self>, StartError> {
         let system: &System = server.system();
+        let folder = match (&choice.folder, mode) {
+            (None, OpenMode::Resume) => recorded_folder(system, &id).await?,
+            (folder, _) => folder.clone(),
+        };
+        let used_folder = folder.clone().unwrap_or_else(|| system.folder().to_owned());
+        let skills = read_definitions(server, choice, &used_folder).await?;
+        let mut choice = with_found_agents(choice, &skills)?;
         let attached_clients = choice.providers.route.bind(&id);
         let tools = ClientTools::new(
             choice.filter_of_agent(),
@@ -170,20 +203,15 @@ impl HostedSession {
         );
         let tools = Arc::new(tools);
         let generation = tools.declare(choice.declared.clone().unwrap_or_default());
-        let folder = match (&choice.folder, mode) {
-            (None, OpenMode::Resume) => recorded_folder(system, &id).await?,
-            (folder, _) => folder.clone(),
-        };
-        let used_folder = folder.clone().unwrap_or_else(|| system.folder().to_owned());
         let state = match before {
             Some(before) => Arc::clone(&before.state),
             None => Arc::new(session_state(system, &id).await),
         };
-        let skills = read_skills(server, choice, &used_folder).await?;
         let host_events = broadcast::channel(HOST_EVENTS_MAX).0;
-        let mcp_tokens = ProgramTokens::new(choice, &attached_clients, &host_events);
-        let servers = SessionServers::start(system, &id, choice, &used_folder, &mcp_tokens).await?;
-        let settings = settings_of(choice, &used_folder);
+        let mcp_tokens = ProgramTokens::new(&choice, &attached_clients, &host_events);
+        let servers =
+            SessionServers::start(system, &id, &choice, &used_folder, &mcp_tokens).await?;
+        let settings = settings_of(&choice, &used_folder);
         let requests = HookRequests {
             session_id: id.clone(),
             attached_clients: Arc::clone(&attached_clients),
@@ -196,7 +224,7 @@ impl HostedSession {
             requests: requests.clone(),
             store_file: system.store_file(),
         };
-        let chosen_tools = chosen_tools(choice, &tools, &state, requests);
+        let chosen_tools = chosen_tools(&choice, &tools, &state, requests);
         let setup = SessionSetup::default()
             .recipient(QuestionRecipient::Subscribers)
             .model(choice.session_model(system))
@@ -214,7 +242,6 @@ impl HostedSession {
             // After an abort, the user of an SDK continues from the completed steps.
             .stop_policy(StopPolicy::Keep)
             .call_texts(Arc::new(call_texts()));
-        let mut choice = choice.clone();
         let opened = match open_session(system, id, mode, setup, &mut choice).await {
             Ok(opened) => opened,
             Err(error) => {

@@ -33,7 +33,7 @@ pub(super) fn begin(
     match method {
         // The agents come with the requests of the clients, so a reload finds the known agents.
         "session.agent.list" | "session.agent.reload" => {
-            let agents = parts.agents.iter();
+            let agents = parts.all_agents();
             let infos = agents.map(|agent| agent.info(params.include_prompt));
             ready(json!({ "agents": infos.collect::<Vec<_>>() }))
         }
@@ -43,7 +43,7 @@ pub(super) fn begin(
         }
         "session.agent.select" => {
             let name = params.name.unwrap_or_default();
-            let mut agents = parts.agents.iter();
+            let mut agents = parts.all_agents();
             let Some(agent) = agents.find(|agent| agent.name == name).cloned() else {
                 return Err(RpcError::invalid_params(format!("unknown agent {name:?}")));
             };

@@ -11,6 +11,7 @@ mod carried;
 mod commands;
 mod compaction_params;
 mod context;
+mod discovery;
 mod elicitation;
 mod endings;
 mod event_log;
@@ -24,6 +25,7 @@ mod instructions;
 mod lifecycle;
 mod mcp;
 mod mcp_apps;
+mod mcp_config;
 mod mcp_tokens;
 mod messages;
 mod method;
@@ -47,6 +49,7 @@ mod stops;
 mod stored_sessions;
 mod surrogates;
 mod tasks;
+mod user_settings;
 mod workspace;
 mod workspace_diff;
 
@@ -128,6 +131,12 @@ const FAMILIES: &[(&str, BeginFamily)] = &[
     ("status.", info::begin),
     ("auth.", info::begin),
     ("models.", info::begin),
+    ("mcp.config.", mcp_config::begin),
+    ("mcp.discover", discovery::begin),
+    ("skills.", discovery::begin),
+    ("agents.", discovery::begin),
+    ("instructions.", discovery::begin),
+    ("user.settings.", user_settings::begin),
     ("session.list", lifecycle::look),
     ("session.getLastId", lifecycle::look),
     ("session.getMetadata", lifecycle::look),

@@ -260,6 +260,7 @@ async fn opened(
             )
         }
     };
+    server.settings().read().await?.add_to(&mut choice)?;
     instructions::add(&mut choice).await;
     let before = before.as_deref();
     let mut session = HostedSession::open(&server, id.clone(), mode, &choice, before).await;

@@ -276,10 +276,15 @@ fn parts_of(params: &mut OpenParams) -> Result<ClientParts, RpcError> {
             .filter(|_| has_skills)
             .unwrap_or_default(),
         disabled_skills: params.disabled_skills.take().unwrap_or_default(),
-        searches_folder: has_skills && params.enable_config_discovery == Some(true),
+        found_agents: Vec::new(),
+        searches_folder: params
+            .enable_config_discovery
+            .filter(|_| has_skills)
+            .or((!has_skills).then_some(false)),
     };
     if let Some(name) = &parts.agent
         && parts.selected().is_none()
+        && parts.searches_folder == Some(false)
     {
         let message = format!("the agent {name:?} is not among `customAgents`");
         return Err(RpcError::invalid_params(message));

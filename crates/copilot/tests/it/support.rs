@@ -67,12 +67,18 @@ impl TestServer {
         system.start_servers().await.expect("nothing is stopped");
         let options = CopilotOptions::new("1.2.3")
             .unattended_max(unattended_max)
-            .default_answer(default_answer);
+            .default_answer(default_answer)
+            .settings_file(place.path().join("settings/settings.json"));
         Self {
             server: CopilotServer::new(Arc::new(system), child("connections"), options),
             clients,
             place,
         }
+    }
+
+    /// Folder of the server, which is also the working directory of its sessions.
+    pub(crate) fn folder(&self) -> &Path {
+        self.place.path()
     }
 
     /// Files of the server that contain this text.

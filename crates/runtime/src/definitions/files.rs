@@ -10,6 +10,8 @@ use super::folder::{names, read_own};
 const FILE_BYTES_MAX: usize = 64 * 1024;
 /// End of the names of other files.
 const EXTENSION: &str = ".md";
+/// End of the names of agents in some folders, before the end of the names of all files.
+const AGENT_SUFFIX: &str = ".agent";
 /// File of a skill, in the folder of the skill.
 const SKILL_FILE: &str = "SKILL.md";
 /// Folders of skills in a project or in a home folder, from the highest precedence to the lowest. Other agents use the
@@ -120,6 +122,22 @@ impl DefinitionFiles {
         let read = |path: &Path| read_own(path, FILE_BYTES_MAX);
         for folder in folders {
             found.skills(folder, &read);
+        }
+        found
+    }
+
+    /// Reads the agents in these folders, from the highest precedence to the lowest. The name of a file may end with
+    /// `.agent.md`, as other agents require it.
+    pub fn of_agent_folders(folders: &[PathBuf]) -> Self {
+        let mut found = Self::default();
+        let read = |path: &Path| read_own(path, FILE_BYTES_MAX);
+        for folder in folders {
+            found.flat(DefinitionKind::Agent, folder, &read);
+        }
+        for file in &mut found.files {
+            if let Some(name) = file.name.strip_suffix(AGENT_SUFFIX) {
+                file.name = name.to_owned();
+            }
         }
         found
     }

@@ -1,10 +1,12 @@
 //! Instructions of a project: the files `AGENTS.md` from the repository's root down to the working directory.
 
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use allstop_core::terminal_text::{escape, is_unsafe};
 use allstop_tools::{FileBeginning, Workspace};
+
+use super::git::Repository;
 
 /// Name of the files.
 const NAME: &str = "AGENTS.md";
@@ -37,6 +39,15 @@ pub struct InstructionFile {
 }
 
 impl ProjectInstructions {
+    /// Reads the files from the root of the repository around `folder` down to `folder`. Returns the root, too. May wait for
+    /// a slow disk.
+    pub fn around(folder: &Path) -> (PathBuf, Self) {
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let repository = Repository::around(&folder);
+        let root = repository.as_ref().map_or(&*folder, Repository::root);
+        (root.to_owned(), Self::read(root, &folder))
+    }
+
     /// Reads the files from `root` down to `folder`. Both paths must be resolved. May wait for a slow disk.
     pub(super) fn read(root: &Path, folder: &Path) -> Self {
         let mut found = Self::default();

@@ -123,6 +123,18 @@ pub(super) fn session_servers(
         .map_err(|error| StartError::new(StartErrorKind::Config, error.to_string()))
 }
 
+/// Checks the settings of a further server. Starts no server.
+///
+/// # Errors
+/// Returns an error if the server cannot be used.
+pub(super) fn check_session_server(
+    context: &ServerContext<'_>,
+    one: &SessionMcpServer,
+) -> Result<(), StartError> {
+    let section = with_env(one, context.keys)?;
+    server(&one.name, &section, context).map(drop)
+}
+
 /// Returns the settings of a server with the values of its variables.
 fn with_env(one: &SessionMcpServer, keys: &KeyLookup) -> Result<McpServerSection, StartError> {
     let mut section = one.section.clone();

@@ -409,15 +409,27 @@ impl System {
         tokens: Arc<dyn McpTokenSource>,
     ) -> Result<McpServers, StartError> {
         let parts = &self.parts;
-        let context = mcp::ServerContext {
-            config: &parts.config,
-            hidden_variables: &parts.hidden_variables,
-            keys: &parts.keys,
-        };
+        let context = self.server_context();
         let shared = McpOptions::new(folder, parts.spill_folder.clone())
             .token_source(tokens)
             .containment(parts.containment.clone());
         mcp::session_servers(&context, servers, shared)
+    }
+
+    /// Checks the settings of a further MCP server of a session. Starts no server.
+    ///
+    /// # Errors
+    /// Returns an error if the server cannot be used.
+    pub fn check_session_server(&self, server: &SessionMcpServer) -> Result<(), StartError> {
+        mcp::check_session_server(&self.server_context(), server)
+    }
+
+    fn server_context(&self) -> mcp::ServerContext<'_> {
+        mcp::ServerContext {
+            config: &self.parts.config,
+            hidden_variables: &self.parts.hidden_variables,
+            keys: &self.parts.keys,
+        }
     }
 
     /// Starts further MCP servers of a session. Waits for each server at most for its own time limit. Returns the scope of
