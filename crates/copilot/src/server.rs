@@ -14,6 +14,7 @@ use allstop_session::{Session, SessionRegistry};
 use allstop_tools::PermissionAnswer;
 use futures::future::join_all;
 use tokio::sync::broadcast;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::{Client, ClientId};
@@ -26,6 +27,10 @@ use crate::stored_settings::SettingsFile;
 /// Default of `unattended_max`. A restarted client returns within seconds. After this time, a turn without a client
 /// must not cause more cost.
 pub const UNATTENDED_MAX_DEFAULT: Duration = Duration::from_mins(1);
+
+/// Time after the request of a shutdown in which the server still refuses requests. Some SDKs wait for ever for the answer to
+/// a request that they have sent before the connection ended. A client reads the answer to its shutdown within this time.
+const LATE_REQUESTS_MAX: Duration = Duration::from_millis(200);
 
 /// Options of a server.
 #[derive(Debug, Clone)]
@@ -154,12 +159,19 @@ impl CopilotServer {
         ClientId(self.inner.clients.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Completes when a client requests a shutdown of the server.
+    /// Completes a short time after a client has requested a shutdown of the server. Requests in this time are refused, so
+    /// their senders get an answer.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn shutdown_requested(&self) {
         self.inner.shutdown.cancelled().await;
+        sleep(LATE_REQUESTS_MAX).await;
+    }
+
+    /// True if a client has requested a shutdown.
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.inner.shutdown.is_cancelled()
     }
 
     pub(crate) fn request_shutdown(&self) {
@@ -198,6 +210,10 @@ impl CopilotServer {
     fn open_sessions(&self) -> Vec<Arc<HostedSession>> {
         let open = self.registry().list();
         open.iter().filter_map(Session::part).collect()
+    }
+
+    pub(crate) fn has_open_sessions(&self) -> bool {
+        !self.open_sessions().is_empty()
     }
 
     /// Begins to stop all work of a session and to close the session, which can be resumed later. `None` if the session

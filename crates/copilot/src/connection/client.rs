@@ -1,7 +1,7 @@
 //! A connected client (a program that uses a Copilot SDK): notifications and requests to the client.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use allstop_jsonrpc::{
     BeginRequestError, OutgoingRequests, PendingResponse, RpcFailure, encode_notification,
@@ -32,6 +32,8 @@ pub(crate) struct Client {
     /// Requests to models that the client carries.
     pub(crate) carried: CarriedRequests,
     carries_requests: AtomicBool,
+    /// Folder in which the client stores the files of its sessions; unset if the server stores them.
+    files_folder: OnceLock<Arc<str>>,
     /// Values that the client does not get in events and requests of sessions.
     pub(crate) secrets: Arc<SecretFilter>,
 }
@@ -57,6 +59,7 @@ impl Client {
             outgoing: OutgoingRequests::new(REQUESTS_MAX),
             carried: CarriedRequests::default(),
             carries_requests: AtomicBool::new(false),
+            files_folder: OnceLock::new(),
             secrets,
         }
     }
@@ -87,6 +90,16 @@ impl Client {
     /// Records that the client carries requests to models.
     pub(crate) fn set_carries_requests(&self) {
         self.carries_requests.store(true, Ordering::SeqCst);
+    }
+
+    /// Folder in which the client stores the files of its sessions; `None` if the server stores them.
+    pub(crate) fn files_folder(&self) -> Option<Arc<str>> {
+        self.files_folder.get().cloned()
+    }
+
+    /// Records that the client stores the files of its sessions. Returns false if the client has already named a folder.
+    pub(crate) fn set_files_folder(&self, folder: Arc<str>) -> bool {
+        self.files_folder.set(folder).is_ok()
     }
 
     fn encoded(

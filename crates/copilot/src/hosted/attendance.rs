@@ -17,6 +17,23 @@ use crate::server::CopilotServer;
 use crate::translate::{EventTranslator, TranslatorOptions};
 
 impl HostedSession {
+    /// Returns the options for the events of a client with this choice.
+    pub(super) fn translator_options(&self, choice: &SessionChoice) -> TranslatorOptions {
+        TranslatorOptions {
+            session: self.id().clone(),
+            streaming: choice.streaming,
+            version: Arc::clone(&self.version),
+            facts: Arc::clone(&self.facts),
+            context_window: choice.context_window,
+            reasoning_effort: self.choice.reasoning_effort,
+            model: choice
+                .model_name
+                .clone()
+                .or_else(|| self.choice.model_name.clone()),
+            nonce: ulid::Ulid::generate().to_string().into(),
+        }
+    }
+
     /// Adds a client of this session again, after the session was opened with other settings.
     pub(crate) fn attach_again(
         self: &Arc<Self>,
@@ -55,19 +72,7 @@ impl HostedSession {
         }
         let handle = FeedHandle::default();
         let mut feed = Feed {
-            translator: EventTranslator::new(TranslatorOptions {
-                session: self.id().clone(),
-                streaming: choice.streaming,
-                version: Arc::clone(&self.version),
-                facts: Arc::clone(&self.facts),
-                context_window: choice.context_window,
-                reasoning_effort: self.choice.reasoning_effort,
-                model: choice
-                    .model_name
-                    .clone()
-                    .or_else(|| self.choice.model_name.clone()),
-                nonce: ulid::Ulid::generate().to_string().into(),
-            }),
+            translator: EventTranslator::new(self.translator_options(choice)),
             host: self.host_events.subscribe(),
             events: self.session.subscribe(from),
             client: Arc::clone(client),

@@ -13,14 +13,28 @@ use tokio::sync::broadcast;
 
 use super::attached_clients::AttachedClients;
 use super::client_work::ClientWork;
+use super::session_files::{PLAN, SessionFileStore};
 use super::workspace_state::{ClientMode, WorkspaceState};
 use crate::translate::HostEvent;
 
 /// Parts of a session that an approval needs.
+/// Maximum size of a plan in a question, in bytes. A person reads the plan before the answer.
+const PLAN_BYTES_MAX: usize = 256 * 1024;
+
+/// Reads the plan. Returns an empty text if the file does not exist, and the beginning of a long plan.
+async fn plan_text(files: &dyn SessionFileStore) -> Result<String, ToolError> {
+    let read = files.read(PLAN).await;
+    let read = read.map_err(|error| ToolError::new(format!("the plan cannot be read: {error}")))?;
+    let mut text = read.unwrap_or_default();
+    text.truncate(text.floor_char_boundary(PLAN_BYTES_MAX));
+    Ok(text)
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct PlanExit {
     pub(crate) attached_clients: Arc<AttachedClients>,
     pub(crate) state: Arc<WorkspaceState>,
+    pub(crate) files: Arc<dyn SessionFileStore>,
     pub(crate) host_events: broadcast::Sender<HostEvent>,
 }
 
@@ -113,7 +127,7 @@ impl ExitPlanTool {
         let request_id = ulid::Ulid::generate().to_string();
         let question = json!({
             "summary": arguments.summary,
-            "planContent": self.plan.state.plan().await,
+            "planContent": plan_text(&*self.plan.files).await?,
             "actions": arguments.actions.unwrap_or_else(|| PlanAction::OFFERED.to_vec()),
             "recommendedAction": arguments.recommended_action.unwrap_or(PlanAction::Interactive),
         });

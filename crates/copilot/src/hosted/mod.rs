@@ -10,15 +10,18 @@ mod client_facts;
 mod client_tools;
 mod client_work;
 mod command_queue;
+mod event_copy;
 mod exit_plan;
 mod feed;
 mod fixed_settings;
 mod forms;
 mod hooks;
 mod opening;
+mod program_files;
 mod program_tokens;
 mod prompt_sections;
 mod session_choice;
+mod session_files;
 mod session_servers;
 mod tool_requests;
 mod unanswered_requests;
@@ -54,6 +57,7 @@ pub(crate) use opening::OpenMode;
 pub(crate) use program_tokens::ProgramTokens;
 pub(crate) use prompt_sections::{RequestedPrompt, SectionChanges};
 pub(crate) use session_choice::{ResumeChoice, SessionChoice};
+pub(crate) use session_files::{PLAN, SessionFileStore, WORKSPACE_FILES};
 pub(crate) use session_servers::SessionServers;
 pub(crate) use unanswered_requests::UnansweredRequests;
 pub(crate) use workspace_state::{ClientMode, NameChange, WorkspaceState};
@@ -76,6 +80,8 @@ pub(crate) struct HostedSession {
     form_client: Mutex<Option<FormClient>>,
     pub(crate) facts: Arc<ClientFacts>,
     pub(crate) state: Arc<WorkspaceState>,
+    /// Plan and files of the session.
+    pub(crate) files: Arc<dyn SessionFileStore>,
     pub(crate) pending: UnansweredRequests,
     /// Requests for the tokens of these servers.
     mcp_tokens: Arc<ProgramTokens>,

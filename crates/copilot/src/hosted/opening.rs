@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::turn::{CallTexts, StopPolicy};
-use allstop_core::{SessionId, TurnNumber};
+use allstop_core::{Cause, CauseKind, SessionId, TurnNumber};
 use allstop_log::read_session_end;
 use allstop_runtime::{
     Definitions, OpenSession, QuestionRecipient, SessionSetup, StartError, StartErrorKind, System,
@@ -22,6 +22,8 @@ use tokio_util::task::TaskTracker;
 use super::client_tools::{ChosenTools, ClientTools};
 use super::exit_plan::PlanExit;
 use super::hooks::{ClientHooks, HookRequests};
+use super::program_files::ProgramFiles;
+use super::session_files::{FolderFiles, SessionFileStore};
 use super::{
     ClientCommandQueue, FixedSettings, HostedSession, ProgramTokens, SessionChoice, SessionServers,
     UnansweredRequests, WorkspaceState, now,
@@ -102,16 +104,33 @@ fn settings_of(choice: &SessionChoice, folder: &Path) -> FixedSettings {
     }
 }
 
+/// Returns the files of a session, which the program stores if it has a provider.
+fn files_of(
+    choice: &SessionChoice,
+    id: &SessionId,
+    state: &WorkspaceState,
+) -> Arc<dyn SessionFileStore> {
+    match choice.client.files_folder() {
+        Some(folder) => Arc::new(ProgramFiles {
+            client: Arc::clone(&choice.client),
+            session: id.clone(),
+            folder,
+        }),
+        None => Arc::new(FolderFiles::new(state.folder().to_owned())),
+    }
+}
+
 /// Returns the tools of the session: the chosen built-in tools, and the tools of the clients and of the MCP servers.
 fn chosen_tools(
     choice: &SessionChoice,
     clients: &Arc<ClientTools>,
-    state: &Arc<WorkspaceState>,
+    (state, files): (&Arc<WorkspaceState>, &Arc<dyn SessionFileStore>),
     requests: HookRequests,
 ) -> ChosenTools {
     let plan_exit = choice.client_options.plan_exit.then(|| PlanExit {
         attached_clients: Arc::clone(&requests.attached_clients),
         state: Arc::clone(state),
+        files: Arc::clone(files),
         host_events: requests.host_events.clone(),
     });
     ChosenTools {
@@ -207,6 +226,7 @@ impl HostedSession {
             Some(before) => Arc::clone(&before.state),
             None => Arc::new(session_state(system, &id).await),
         };
+        let files = files_of(&choice, &id, &state);
         let host_events = broadcast::channel(HOST_EVENTS_MAX).0;
         let mcp_tokens = ProgramTokens::new(&choice, &attached_clients, &host_events);
         let servers =
@@ -224,7 +244,7 @@ impl HostedSession {
             requests: requests.clone(),
             store_file: system.store_file(),
         };
-        let chosen_tools = chosen_tools(&choice, &tools, &state, requests);
+        let chosen_tools = chosen_tools(&choice, &tools, (&state, &files), requests);
         let setup = SessionSetup::default()
             .recipient(QuestionRecipient::Subscribers)
             .model(choice.session_model(system))
@@ -265,6 +285,7 @@ impl HostedSession {
                 .map(|before| Arc::clone(&before.facts))
                 .unwrap_or_default(),
             state,
+            files,
             pending: UnansweredRequests::default(),
             mcp_tokens,
             commands: ClientCommandQueue::default(),
@@ -287,6 +308,17 @@ impl HostedSession {
         });
         if let Some(generation) = generation {
             hosted.forward(generation);
+        }
+        if hosted.choice.client.files_folder().is_some() {
+            if let Err(error) = hosted.describe_in_files().await {
+                hosted.close(Cause::new(CauseKind::Failure)).await;
+                return Err(StartError {
+                    kind: StartErrorKind::Store,
+                    message: format!("the program cannot store the files of the session: {error}"),
+                    hint: None,
+                });
+            }
+            hosted.begin_event_copy(mode);
         }
         Ok(hosted)
     }

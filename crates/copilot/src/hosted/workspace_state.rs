@@ -6,13 +6,9 @@ use std::path::{Path, PathBuf};
 use allstop_tools::permission::{ModeSwitch, PermissionMode};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::io::AsyncReadExt as _;
 
 /// File with the name and the mode, in the folder of the workspace.
 const STATE_FILE: &str = "session.json";
-
-/// Maximum size of a plan in a question, in bytes. A person reads the plan before the answer.
-const PLAN_BYTES_MAX: u64 = 256 * 1024;
 
 /// Mode of the protocol in which the agent works.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,27 +75,6 @@ impl WorkspaceState {
     /// Folder of the workspace.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
-    }
-
-    /// File of the plan.
-    pub(crate) fn plan_file(&self) -> PathBuf {
-        self.folder.join("plan.md")
-    }
-
-    /// Reads the plan. Returns an empty text if the file does not exist or cannot be read, and the beginning of a long
-    /// plan.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    pub(super) async fn plan(&self) -> String {
-        let Ok(file) = tokio::fs::File::open(self.plan_file()).await else {
-            return String::new();
-        };
-        let mut bytes = Vec::new();
-        match file.take(PLAN_BYTES_MAX).read_to_end(&mut bytes).await {
-            Ok(_) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(_) => String::new(),
-        }
     }
 
     /// Mode of the permissions, which the mode of the session changes.

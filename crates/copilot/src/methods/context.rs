@@ -161,7 +161,7 @@ fn snapshot(session: &HostedSession) -> Value {
         "modifiedTime": now(),
         "isRemote": false,
         "alreadyInUse": false,
-        "workspacePath": session.state.folder(),
+        "workspacePath": session.files.path_of(""),
         "workingDirectory": session.folder(),
         "currentMode": session.state.mode(),
         "selectedModel": session.model_name(),

@@ -1,7 +1,5 @@
 //! `mcp.config.*`: MCP servers of every session, which clients store.
 
-use std::sync::Arc;
-
 use allstop_jsonrpc::RpcError;
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -41,6 +41,7 @@ mod rewind;
 mod secrets;
 mod server_sessions;
 mod server_tools;
+mod session_fs;
 mod settings;
 mod shell;
 mod side_question;
@@ -65,8 +66,11 @@ type BeginMethod = fn(&MethodCx<'_>, Option<&RawValue>) -> Result<MethodAnswer, 
 /// Begins a method of a family. The text is the whole name of the method.
 type BeginFamily = fn(&MethodCx<'_>, &str, Option<&RawValue>) -> Result<MethodAnswer, RpcError>;
 
+/// Method that stops the server.
+const SHUTDOWN: &str = "runtime.shutdown";
+
 const METHODS: &[(&str, BeginMethod)] = &[
-    ("runtime.shutdown", shutdown),
+    (SHUTDOWN, shutdown),
     ("tools.list", server_tools::list),
     ("session.fleet.start", fleet::start),
     (
@@ -74,6 +78,7 @@ const METHODS: &[(&str, BeginMethod)] = &[
         agents::update_sub_agents,
     ),
     ("secrets.addFilterValues", secrets::add),
+    ("sessionFs.setProvider", session_fs::set_provider),
     ("session.create", open::create),
     ("session.resume", open::resume),
     ("session.detach", lifecycle::detach),
@@ -188,6 +193,10 @@ fn shutdown(cx: &MethodCx<'_>, _params: Option<&RawValue>) -> Result<MethodAnswe
 
 /// Begins the method of a request.
 pub(crate) fn begin(cx: &MethodCx<'_>, method: &str, params: Option<&RawValue>) -> MethodAnswer {
+    if cx.server.is_shutting_down() && method != SHUTDOWN {
+        let refused = RpcError::overloaded("the server is being stopped");
+        return MethodAnswer::Now(Err(refused));
+    }
     let one = METHODS.iter().find(|(name, _)| *name == method);
     let family = FAMILIES.iter().find(|(name, _)| method.starts_with(name));
     let begun = match (one, family) {

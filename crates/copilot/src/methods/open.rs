@@ -76,7 +76,7 @@ fn begin(
 fn opened_answer(server: &CopilotServer, id: &SessionId) -> Value {
     let mut answer = json!({ "sessionId": id });
     if let Some(hosted) = server.open_session(id) {
-        answer["workspacePath"] = json!(hosted.state.folder());
+        answer["workspacePath"] = json!(hosted.files.path_of(""));
         answer["openCanvases"] = json!(hosted.open_canvases());
         answer["capabilities"] = json!({ "ui": { "elicitation": hosted.has_forms() } });
     }

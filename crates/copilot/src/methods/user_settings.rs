@@ -9,7 +9,7 @@ use super::method::{MethodAnswer, MethodCx, failed, later, read};
 use crate::stored_settings::{StoredSettings, UserDefaults};
 
 #[derive(Deserialize)]
-struct SettingsParams {
+struct UserSettingsParams {
     #[serde(default)]
     settings: Map<String, Value>,
 }
@@ -19,7 +19,7 @@ pub(super) fn begin(
     method: &str,
     params: Option<&RawValue>,
 ) -> Result<MethodAnswer, RpcError> {
-    let params: SettingsParams = read(params)?;
+    let params: UserSettingsParams = read(params)?;
     let file = cx.server.settings().clone();
     match method {
         "user.settings.get" => Ok(later(async move {

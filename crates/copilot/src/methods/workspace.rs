@@ -1,28 +1,17 @@
 //! `session.plan.*` and `session.workspaces.*`: files of a session, in a folder that is removed together with the session.
 
-use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 use std::sync::Arc;
 
 use allstop_jsonrpc::RpcError;
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
-use tokio::fs;
 
 use super::method::{
     MethodAnswer, MethodCx, MethodResult, failed, large, later, open_session, read, ready,
 };
-use crate::hosted::HostedSession;
-
-/// Folder of the files, in the folder of the workspace.
-const FILES: &str = "files";
-
-/// Maximum number of files in a list. A workspace holds notes of one session, not a project.
-const FILES_MAX: usize = 10_000;
-
-/// Maximum size of a file in bytes, because a file travels in one message.
-const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+use crate::hosted::{HostedSession, PLAN, WORKSPACE_FILES};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -43,7 +32,7 @@ pub(super) fn begin(
         let content = params.content.clone();
         content.ok_or_else(|| RpcError::invalid_params("`content` is missing"))
     };
-    let file = || file_of(&session, params.path.as_deref().unwrap_or_default());
+    let file = || file_of(params.path.as_deref().unwrap_or_default());
     match method {
         "session.plan.read" => Ok(large(read_plan(session))),
         "session.plan.update" => {
@@ -61,18 +50,21 @@ pub(super) fn begin(
                 "user_named": session.state.is_named_by_user(),
                 "created_at": session.opened_at,
             },
-            "path": session.state.folder(),
+            "path": session.files.path_of(""),
         })),
         "session.workspaces.listFiles" => Ok(large(async move {
-            let files = list(&session.state.folder().join(FILES)).await;
+            let files = session.files.list(WORKSPACE_FILES).await;
             Ok(json!({ "files": files.map_err(|error| failed(&error))? }))
         })),
         "session.workspaces.readFile" => {
             let (file, path) = (file()?, params.path.clone().unwrap_or_default());
             Ok(large(async move {
-                let content = read_text(&file).await.map_err(|error| {
+                let unreadable = |error: &dyn std::fmt::Display| {
                     RpcError::invalid_params(format!("cannot read {path:?}: {error}"))
-                })?;
+                };
+                let content = session.files.read(&file).await;
+                let content = content.map_err(|error| unreadable(&error))?;
+                let content = content.ok_or_else(|| unreadable(&"it does not exist"))?;
                 Ok(json!({ "content": content }))
             }))
         }
@@ -80,10 +72,9 @@ pub(super) fn begin(
             let (file, content) = (file()?, content()?);
             let path = params.path.clone().unwrap_or_default();
             Ok(later(async move {
-                let operation = write(&file, &content)
-                    .await
-                    .map_err(|error| failed(&error))?;
-                let data = json!({ "operation": operation, "path": path });
+                let change = session.files.write(&file, &content).await;
+                let change = change.map_err(|error| failed(&error))?;
+                let data = json!({ "operation": change.as_str(), "path": path });
                 session.note("session.workspace_file_changed", data);
                 Ok(json!({}))
             }))
@@ -91,13 +82,12 @@ pub(super) fn begin(
         "session.workspaces.saveLargePaste" => {
             let content = content()?;
             let name = format!("paste-{}.txt", ulid::Ulid::generate());
-            let file = file_of(&session, &name)?;
+            let file = file_of(&name)?;
             Ok(later(async move {
-                write(&file, &content)
-                    .await
-                    .map_err(|error| failed(&error))?;
+                let written = session.files.write(&file, &content).await;
+                written.map_err(|error| failed(&error))?;
                 Ok(json!({ "saved": {
-                    "filePath": file,
+                    "filePath": session.files.path_of(&file),
                     "filename": name,
                     "sizeBytes": content.len(),
                 } }))
@@ -110,92 +100,44 @@ pub(super) fn begin(
     }
 }
 
-/// Returns the path of a file in the workspace.
-fn file_of(session: &HostedSession, path: &str) -> Result<PathBuf, RpcError> {
-    let path = Path::new(path);
+/// Returns the name of a file in the workspace among the files of the session.
+fn file_of(path: &str) -> Result<String, RpcError> {
     let is_inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
-    let has_name = path
-        .components()
+    let parts = Path::new(path).components();
+    let has_name = parts
+        .clone()
         .any(|part| matches!(part, Component::Normal(_)));
-    if !has_name || !path.components().all(is_inside) {
+    if !has_name || !parts.clone().all(is_inside) {
         return Err(RpcError::invalid_params(format!(
-            "{} is not in the workspace files directory",
-            path.display()
+            "{path} is not in the workspace files directory"
         )));
     }
-    Ok(session.state.folder().join(FILES).join(path))
-}
-
-async fn read_text(file: &Path) -> io::Result<String> {
-    let bytes = fs::metadata(file).await?.len();
-    if bytes > FILE_BYTES_MAX {
-        let message = format!("it has {bytes} bytes, and the limit is {FILE_BYTES_MAX}");
-        return Err(io::Error::other(message));
-    }
-    fs::read_to_string(file).await
-}
-
-/// Writes a file, and returns the operation for the event of the change.
-async fn write(file: &Path, content: &str) -> io::Result<&'static str> {
-    let exists = fs::try_exists(file).await?;
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder).await?;
-    }
-    fs::write(file, content).await?;
-    Ok(if exists { "update" } else { "create" })
-}
-
-/// Paths of the files in a folder and below, relative to the folder.
-async fn list(folder: &Path) -> io::Result<Vec<String>> {
-    let (mut folders, mut files) = (vec![folder.to_owned()], Vec::new());
-    while let Some(next) = folders.pop() {
-        let mut entries = match fs::read_dir(&next).await {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        while let Some(entry) = entries.next_entry().await? {
-            if files.len() + folders.len() >= FILES_MAX {
-                return Err(io::Error::other(format!("more than {FILES_MAX} files")));
-            }
-            let (path, kind) = (entry.path(), entry.file_type().await?);
-            if kind.is_dir() {
-                folders.push(path);
-            } else if let Ok(path) = path.strip_prefix(folder) {
-                files.push(path.to_string_lossy().into_owned());
-            }
-        }
-    }
-    files.sort();
-    Ok(files)
+    let names = parts.filter_map(|part| match part {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    });
+    let names: Vec<&str> = std::iter::once(WORKSPACE_FILES).chain(names).collect();
+    Ok(names.join("/"))
 }
 
 async fn read_plan(session: Arc<HostedSession>) -> MethodResult {
-    let file = session.state.plan_file();
-    let content = match read_text(&file).await {
-        Ok(content) => Some(content),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(failed(&error)),
-    };
-    Ok(json!({ "exists": content.is_some(), "content": content, "path": file }))
+    let content = session.files.read(PLAN).await;
+    let content = content.map_err(|error| failed(&error))?;
+    let path = session.files.path_of(PLAN);
+    Ok(json!({ "exists": content.is_some(), "content": content, "path": path }))
 }
 
 async fn write_plan(session: Arc<HostedSession>, content: String) -> MethodResult {
-    let file = session.state.plan_file();
-    let operation = write(&file, &content)
-        .await
-        .map_err(|error| failed(&error))?;
+    let change = session.files.write(PLAN, &content).await;
+    let operation = change.map_err(|error| failed(&error))?.as_str();
     session.note("session.plan_changed", json!({ "operation": operation }));
     Ok(json!({}))
 }
 
 async fn delete_plan(session: Arc<HostedSession>) -> MethodResult {
-    match fs::remove_file(session.state.plan_file()).await {
-        Ok(()) => {
-            session.note("session.plan_changed", json!({ "operation": "delete" }));
-            Ok(Value::Object(serde_json::Map::new()))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(json!({})),
-        Err(error) => Err(failed(&error)),
+    let removed = session.files.remove(PLAN).await;
+    if removed.map_err(|error| failed(&error))? {
+        session.note("session.plan_changed", json!({ "operation": "delete" }));
     }
+    Ok(json!({}))
 }

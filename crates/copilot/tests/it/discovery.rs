@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::TestServer;
 
-const SCRIPT: &str = "turns: []";
+const SCRIPT: &str = "turns: [{replies: [{text: Done.}]}]";
 
 fn write(folder: &Path, path: &str, text: &str) {
     let file = folder.join(path);

@@ -24,6 +24,7 @@ mod queue;
 mod resume_open;
 mod sdk_semantics;
 mod secrets;
+mod session_files;
 mod settings;
 mod shell;
 mod side_question;

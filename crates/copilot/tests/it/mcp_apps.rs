@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::TestServer;
 
-const SCRIPT: &str = "turns: []";
+const SCRIPT: &str = "turns: [{replies: [{text: Done.}]}]";
 
 #[tokio::test]
 async fn host_context_outlasts_a_change_of_the_session() {

@@ -6,12 +6,13 @@ use crate::support::TestServer;
 
 const SECRET: &str = "hunter2-\"x\"/y";
 
-const SCRIPT: &str = r"
+/// The command prints the value, and its text does not contain it.
+const SCRIPT: &str = r#"
 turns:
   - replies:
-      - calls: [{id: call_1, name: bash, arguments: {command: 'printf %s ''hunter2-\x22x\x22/y'' | sed s/./\&/g'}}]
+      - calls: [{tool: bash, arguments: {command: "printf 'hun%s-\"x\"/y' ter2"}}]
       - text: Done.
-";
+"#;
 
 #[tokio::test]
 async fn secret_values_are_removed_from_log_events_and_answers() {
@@ -45,6 +46,7 @@ async fn secret_values_are_removed_from_log_events_and_answers() {
         .await;
     let history = history.to_string();
     assert!(history.contains("The password is [key]."), "{history}");
+    assert!(history.contains("\"content\":\"[key]\""), "{history}");
     let outside = client.seen().iter().filter(|message| {
         let text = message.to_string();
         text.contains("hunter2")

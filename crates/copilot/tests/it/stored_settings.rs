@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{TestClient, TestServer};
 
-const SCRIPT: &str = "turns: []";
+const SCRIPT: &str = "turns: [{replies: [{text: Done.}]}]";
 
 async fn refusal(client: &mut TestClient, method: &str, params: Value) -> String {
     let answer = client.answer(method, &params).await;
@@ -156,4 +156,15 @@ async fn invalid_file_is_reported() {
     }
     let text = fs::read_to_string(folder.join("settings.json"));
     assert_eq!(text.expect("a file"), "{");
+}
+
+/// A request after the shutdown gets an answer, because some SDKs would wait for it for ever.
+#[tokio::test]
+async fn requests_after_a_shutdown_are_refused() {
+    let server = TestServer::new(SCRIPT).await;
+    let mut client = server.client();
+    client.request("runtime.shutdown", &json!({})).await;
+    let refused = client.answer("user.settings.reload", &json!({})).await;
+    assert_eq!(refused["error"]["code"], -32000, "{refused}");
+    client.request("runtime.shutdown", &json!({})).await;
 }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::support::{TestClient, TestServer};
 
-const SCRIPT: &str = "turns: []";
+const SCRIPT: &str = "turns: [{replies: [{text: Done.}]}]";
 
 fn git(folder: &Path, arguments: &[&str]) {
     let output = Command::new("git")

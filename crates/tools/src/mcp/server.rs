@@ -104,7 +104,7 @@ impl McpServer {
         tools.iter().map(|tool| tool.tool.to_string()).collect()
     }
 
-    /// Names of the tools in the last list for which the server has a view.
+    /// Tools in the last list with a view of the server, by name.
     pub fn view_tool_names(&self) -> Vec<String> {
         let tools = self.definitions();
         let with_view = tools.iter().filter(|tool| tool.has_view);
