@@ -49,8 +49,8 @@ mod refusal;
 mod request_route;
 mod secret_filter;
 mod server;
-mod sub_agent_settings;
 mod stored_settings;
+mod sub_agent_settings;
 mod text_only_model;
 mod translate;
 
