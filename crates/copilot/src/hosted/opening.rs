@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use allstop_agent::Hook;
 use allstop_core::receipt::ItemKind;
 use allstop_core::turn::{CallTexts, StopPolicy};
 use allstop_core::{Cause, CauseKind, SessionId, TurnNumber};
@@ -37,6 +38,19 @@ const HOST_EVENTS_MAX: usize = 1_024;
 
 /// Folder of the workspace, in the folder of the session.
 const WORKSPACE: &str = "workspace";
+
+/// Returns the working directory that the client has chosen, or that a resumed session has had.
+async fn folder_of(
+    system: &System,
+    id: &SessionId,
+    mode: OpenMode,
+    choice: &SessionChoice,
+) -> Result<Option<PathBuf>, StartError> {
+    match (&choice.folder, mode) {
+        (None, OpenMode::Resume) => recorded_folder(system, id).await,
+        (folder, _) => Ok(folder.clone()),
+    }
+}
 
 /// Returns the working directory in which the session was created.
 async fn recorded_folder(system: &System, id: &SessionId) -> Result<Option<PathBuf>, StartError> {
@@ -102,6 +116,21 @@ fn settings_of(choice: &SessionChoice, folder: &Path) -> FixedSettings {
         instruction_directories: choice.requested.instruction_directories.clone(),
         further: choice.requested.further.clone(),
     }
+}
+
+/// Returns the hooks of the session: the filter of secret values, and then those of the clients.
+fn hooks_of(
+    server: &CopilotServer,
+    tools: &Arc<ClientTools>,
+    requests: &HookRequests,
+) -> Vec<Arc<dyn Hook>> {
+    let of_clients = ClientHooks {
+        name: "copilot-client".into(),
+        tools: Arc::clone(tools),
+        requests: requests.clone(),
+        store_file: server.system().store_file(),
+    };
+    vec![server.secrets().clone(), Arc::new(of_clients)]
 }
 
 /// Returns the files of a session, which the program stores if it has a provider.
@@ -207,10 +236,7 @@ impl HostedSession {
         before: Option<&Self>,
     ) -> Result<Arc<Self>, StartError> {
         let system: &System = server.system();
-        let folder = match (&choice.folder, mode) {
-            (None, OpenMode::Resume) => recorded_folder(system, &id).await?,
-            (folder, _) => folder.clone(),
-        };
+        let folder = folder_of(system, &id, mode, choice).await?;
         let used_folder = folder.clone().unwrap_or_else(|| system.folder().to_owned());
         let skills = read_definitions(server, choice, &used_folder).await?;
         let mut choice = with_found_agents(choice, &skills)?;
@@ -238,12 +264,7 @@ impl HostedSession {
             folder: used_folder,
             host_events: host_events.clone(),
         };
-        let hooks = ClientHooks {
-            name: "copilot-client".into(),
-            tools: Arc::clone(&tools),
-            requests: requests.clone(),
-            store_file: system.store_file(),
-        };
+        let hooks = hooks_of(server, &tools, &requests);
         let chosen_tools = chosen_tools(&choice, &tools, (&state, &files), requests);
         let setup = SessionSetup::default()
             .recipient(QuestionRecipient::Subscribers)
@@ -256,7 +277,7 @@ impl HostedSession {
             .skills(choice.parts.enabled(&skills))
             .sub_agents(choice.parts.kinds(system, &choice.providers))
             .tools(Arc::new(chosen_tools))
-            .hooks(vec![server.secrets().clone(), Arc::new(hooks)])
+            .hooks(hooks)
             .follow_up(FollowUp::Enqueue)
             .compaction(choice.compaction)
             // After an abort, the user of an SDK continues from the completed steps.
@@ -309,18 +330,28 @@ impl HostedSession {
         if let Some(generation) = generation {
             hosted.forward(generation);
         }
-        if hosted.choice.client.files_folder().is_some() {
-            if let Err(error) = hosted.describe_in_files().await {
-                hosted.close(Cause::new(CauseKind::Failure)).await;
-                return Err(StartError {
-                    kind: StartErrorKind::Store,
-                    message: format!("the program cannot store the files of the session: {error}"),
-                    hint: None,
-                });
-            }
-            hosted.begin_event_copy(mode);
-        }
+        hosted.begin_files(mode).await?;
         Ok(hosted)
+    }
+
+    /// Writes the first files of the session, if a program stores them, and begins to copy the events.
+    ///
+    /// # Errors
+    /// Returns the error of the program. The session is then closed.
+    async fn begin_files(self: &Arc<Self>, mode: OpenMode) -> Result<(), StartError> {
+        if self.choice.client.files_folder().is_none() {
+            return Ok(());
+        }
+        if let Err(error) = self.describe_in_files().await {
+            drop(self.close(Cause::new(CauseKind::Failure)).await);
+            return Err(StartError {
+                kind: StartErrorKind::Store,
+                message: format!("the program cannot store the files of the session: {error}"),
+                hint: None,
+            });
+        }
+        self.begin_event_copy(mode);
+        Ok(())
     }
 
     /// Reads the state of a session that may not be open.

@@ -51,12 +51,12 @@ pub(super) fn begin(
     match method {
         "mcp.discover" => {
             let folder = params.working_directory;
-            found(
+            Ok(found(
                 cx,
                 move |stored| json!({ "servers": servers(&system, &stored, folder.as_deref()) }),
-            )
+            ))
         }
-        "skills.discover" => found(cx, move |stored| skills(&params, &stored)),
+        "skills.discover" => Ok(found(cx, move |stored| skills(&params, &stored))),
         "skills.getDiscoveryPaths" => {
             ready(json!({ "paths": paths(&params.project_paths, &SKILL_FOLDERS) }))
         }
@@ -71,11 +71,11 @@ pub(super) fn begin(
                 Ok(json!({}))
             }))
         }
-        "agents.discover" => found(cx, move |_| agents(&params.project_paths)),
+        "agents.discover" => Ok(found(cx, move |_| agents(&params.project_paths))),
         "agents.getDiscoveryPaths" => {
             ready(json!({ "paths": paths(&params.project_paths, &AGENT_FOLDERS) }))
         }
-        "instructions.discover" => found(cx, move |_| instructions(&params.project_paths)),
+        "instructions.discover" => Ok(found(cx, move |_| instructions(&params.project_paths))),
         "instructions.getDiscoveryPaths" => {
             let paths = params.project_paths.iter().map(|project| {
                 json!({
@@ -96,18 +96,18 @@ pub(super) fn begin(
 fn found(
     cx: &MethodCx<'_>,
     search: impl FnOnce(StoredSettings) -> Value + Send + 'static,
-) -> Result<MethodAnswer, RpcError> {
+) -> MethodAnswer {
     let (file, scope) = (
         cx.server.settings().clone(),
         cx.server.connections().clone(),
     );
-    Ok(later(async move {
+    later(async move {
         let stored = file.read().await?;
         let spec = WorkSpec::new(ItemKind::Thread, "search for definitions");
         let searching = scope.spawn_blocking(spec, move |_| search(stored));
         let searching = searching.map_err(|refused| failed(&refused))?;
         searching.await.map_err(|error| failed(&error))
-    }))
+    })
 }
 
 /// Folders in the projects that a session searches. A client creates new files in the first one.

@@ -74,8 +74,8 @@ fn set(stored: &mut StoredSettings, changes: Map<String, Value>) -> Result<(), R
         // An absent field has the default, so an unknown name has to reach the check below.
         fields.insert(name, value);
     }
-    let changed = serde_path_to_error::deserialize(Value::Object(fields));
-    stored.user = changed.map_err(|error| {
+    let merged = serde_path_to_error::deserialize(Value::Object(fields));
+    stored.user = merged.map_err(|error| {
         let (path, error) = (error.path().to_string(), error.inner().to_string());
         RpcError::invalid_params(format!("`settings.{path}`: {error}"))
     })?;

@@ -26,7 +26,7 @@ const SCRIPT: &str = include_str!("workspace_diff.sh");
 const NO_REPOSITORY: ExitInfo = ExitInfo::Code(3);
 
 /// Limit of the commands. Git compares a large project in a few seconds.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// Maximum size of all changes in bytes, because they travel in one message.
 const OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;

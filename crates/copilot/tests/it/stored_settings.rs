@@ -35,8 +35,8 @@ async fn stored_servers_are_servers_of_new_sessions() {
     let server = TestServer::new(SCRIPT).await;
     let mut client = server.client();
     let config = json!({ "type": "local", "command": "/does/not/exist", "args": ["a"] });
-    let named = |config: &Value| json!({ "name": "mine", "config": config });
-    client.request("mcp.config.add", &named(&config)).await;
+    let params = |config: &Value| json!({ "name": "mine", "config": config });
+    client.request("mcp.config.add", &params(&config)).await;
     let list = client.request("mcp.config.list", &json!({})).await;
     assert_eq!(list, json!({ "servers": { "mine": config } }));
     assert_eq!(statuses(&mut client, "s1").await, ["mine failed"]);
@@ -70,7 +70,7 @@ async fn unusable_servers_are_not_stored() {
             "mcp.config.add",
             "b",
             json!({}),
-            "`config.command` is missing",
+            "neither `command` nor `url`",
         ),
         (
             "mcp.config.add",
