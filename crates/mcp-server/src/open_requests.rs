@@ -22,10 +22,10 @@ use crate::confirmed_cancel::{ConfirmedCall, wants_confirmation};
 
 /// Requests without a response, by their ids.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct OpenRequests(Arc<Mutex<HashMap<RequestId, OpenRequest>>>);
+pub(crate) struct OpenRequests(Arc<Mutex<HashMap<RequestId, PipeRequest>>>);
 
 #[derive(Debug)]
-enum OpenRequest {
+enum PipeRequest {
     /// A call of `exec` that has not begun. The token is cancelled with the call.
     Waiting(CancellationToken),
     /// A call of `exec` whose cancellation is confirmed with a response.
@@ -46,9 +46,9 @@ impl OpenRequests {
             return false;
         };
         entry.insert(if is_exec {
-            OpenRequest::Waiting(CancellationToken::new())
+            PipeRequest::Waiting(CancellationToken::new())
         } else {
-            OpenRequest::Other
+            PipeRequest::Other
         });
         true
     }
@@ -57,18 +57,18 @@ impl OpenRequests {
     pub(crate) fn begin(&self, context: &RequestContext<RoleServer>) -> Option<ConfirmedCall> {
         let mut requests = self.0.lock();
         let request = requests.get_mut(&context.id)?;
-        let OpenRequest::Waiting(token) = request else {
+        let PipeRequest::Waiting(token) = request else {
             return None;
         };
         let token = token.clone();
         *request = if wants_confirmation(context) {
-            OpenRequest::Confirmed(token.clone())
+            PipeRequest::Confirmed(token.clone())
         } else if token.is_cancelled() {
-            OpenRequest::Silent
+            PipeRequest::Silent
         } else {
-            OpenRequest::Other
+            PipeRequest::Other
         };
-        let is_plain = matches!(request, OpenRequest::Other);
+        let is_plain = matches!(request, PipeRequest::Other);
         (!is_plain).then(|| ConfirmedCall::new(token))
     }
 
@@ -79,12 +79,12 @@ impl OpenRequests {
         };
         let mut requests = self.0.lock();
         match requests.get(id) {
-            Some(OpenRequest::Waiting(token) | OpenRequest::Confirmed(token)) => {
+            Some(PipeRequest::Waiting(token) | PipeRequest::Confirmed(token)) => {
                 token.cancel();
                 true
             }
-            Some(OpenRequest::Silent) => true,
-            Some(OpenRequest::Other) => {
+            Some(PipeRequest::Silent) => true,
+            Some(PipeRequest::Other) => {
                 drop(requests.remove(id));
                 false
             }
@@ -100,6 +100,6 @@ impl OpenRequests {
             _ => None,
         };
         let left = id.and_then(|id| self.0.lock().remove(id));
-        !matches!(left, Some(OpenRequest::Silent))
+        !matches!(left, Some(PipeRequest::Silent))
     }
 }
