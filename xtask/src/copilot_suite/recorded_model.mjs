@@ -80,7 +80,7 @@ function offeredName(recorded, tools) {
 function resemblance(asked, recorded) {
   if (asked.role === "tool") return 1;
   if (asked.role === "assistant") return callNames(asked) === callNames(recorded) ? 1 : 0;
-  const [a, b] = [words(asked), words(recorded)];
+  const [a, b] = [words(asked), inWorkDir(words(recorded), false)];
   if (a === b) return 2;
   return a.length > 0 && b.length > 0 && (a.includes(b) || b.includes(a)) ? 1 : 0;
 }

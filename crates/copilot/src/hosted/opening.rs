@@ -310,9 +310,7 @@ impl HostedSession {
             pending: UnansweredRequests::default(),
             mcp_tokens,
             commands: ClientCommandQueue::default(),
-            canvases: before
-                .map(|before| Arc::clone(&before.canvases))
-                .unwrap_or_default(),
+            canvases: before.map_or_else(Arc::default, |before| Arc::clone(&before.canvases)),
             message_ids: Mutex::default(),
             servers,
             skills,
