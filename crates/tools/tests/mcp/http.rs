@@ -158,9 +158,10 @@ async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) ->
 }
 
 fn extensions(confirms: bool) -> Value {
-    match confirms {
-        true => json!({"io.allstop/confirmed-cancel": {}}),
-        false => json!({}),
+    if confirms {
+        json!({"io.allstop/confirmed-cancel": {}})
+    } else {
+        json!({})
     }
 }
 
