@@ -38,11 +38,12 @@ async fn stop_of_the_turn_withdraws_a_waiting_question() {
     ]);
     let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
     let turn = fixture.session.send("a").unwrap();
+    // A question that arrives before the turn begins would precede the turn.
+    while model.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
     let session = fixture.session.clone();
     let (asked, ()) = tokio::join!(fixture.session.ask_aside("b"), async {
-        while model.requests().is_empty() {
-            tokio::task::yield_now().await;
-        }
         let second = session.ask_aside("c").await;
         assert!(matches!(second, Err(SideQuestionError::Busy)), "{second:?}");
         let receipt = session.stop(&StopTarget::Turn, user()).receipt().await;
