@@ -180,9 +180,12 @@ fn stop_after_the_owner_was_killed_waits_for_its_processes() {
 fn processes_without_owner_and_keeper_are_reported() {
     let place = Place::new();
     let script = r#"turns: [{when: again, replies: [{text: Here.}]}, {replies: [{calls: [{tool: shell, arguments: {command: "setsid sleep 600 & echo x > begun; wait"}}]}]}]"#;
-    let running = begin(&place, script, "--session s hello");
+    let running = begin(&place, script, "hello");
     let begun = place.work().join("begun");
     eventually("the command runs", || begun.exists().then_some(()));
+    let report = json(&on_store(&place, "ps --json"));
+    let id = report["sessions"][0]["session_id"].as_str();
+    let id = id.expect("an open session");
     let mut keepers = place.leftovers();
     keepers.retain(Process::is_keeper);
     assert_eq!(keepers.len(), 1, "{keepers:?}");
@@ -199,12 +202,8 @@ fn processes_without_owner_and_keeper_are_reported() {
         assert!(stopped.stderr.contains("still run"), "{stopped:?}");
     };
     check();
-    place
-        .run_script(script)
-        .args("--session s again")
-        .start()
-        .end(FACT_MAX)
-        .ok();
+    let again = begin(&place, script, &format!("--session {id} again"));
+    again.end(FACT_MAX).ok();
     check();
     place.kill_leftovers();
 }

@@ -93,7 +93,7 @@ async fn unusable_servers_are_not_stored() {
         (
             "mcp.config.add",
             "b",
-            json!({ "url": "file:///x" }),
+            json!({ "command": "x", "headers": { "a": "b" } }),
             "cannot be used",
         ),
     ] {
