@@ -173,6 +173,13 @@ pub trait Hook: Send + Sync + fmt::Debug {
     /// # Cancel safety
     /// The future is dropped as soon as a stop covers the turn. The turn then counts as stopped, not as denied.
     fn on(&self, cx: &HookCx, event: HookEvent) -> BoxFuture<'static, HookVerdict>;
+
+    /// Returns the note to the model about ended background work, which contains the end of its output. The log and the
+    /// model get only the returned text. This function is called on the engine's thread, so it must not block. If it
+    /// panics, the note is withheld.
+    fn revise_note(&self, note: Arc<str>) -> Arc<str> {
+        note
+    }
 }
 
 impl<H: Hook + ?Sized> Hook for Arc<H> {
@@ -186,6 +193,10 @@ impl<H: Hook + ?Sized> Hook for Arc<H> {
 
     fn on(&self, cx: &HookCx, event: HookEvent) -> BoxFuture<'static, HookVerdict> {
         (**self).on(cx, event)
+    }
+
+    fn revise_note(&self, note: Arc<str>) -> Arc<str> {
+        (**self).revise_note(note)
     }
 }
 

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use allstop_core::receipt::ItemState;
 use allstop_core::turn::{BackgroundNote, RecordedWork};
+use allstop_scope::catch_panic;
 use allstop_tools::BackgroundHost as _;
 
 use crate::background::SessionBackground;
 use crate::history::RunHistory;
+use crate::hook::Hook;
 
 /// Maximum number of characters of output in a note. The note contains the end of the output, the part that a person
 /// would read first. The model can request the rest.
@@ -16,17 +18,35 @@ const NOTE_OUTPUT_CHARS: usize = 2_000;
 /// Maximum number of notes in one turn. The remaining notes follow with the next turn.
 const NOTES_MAX: usize = 16;
 
-/// Returns the notes for the start of the next turn. The log determines which notes are undelivered, so a note from a
-/// turn that was rolled back is sent again.
+/// Returns the notes for the start of the next turn, as revised by the hooks. The log determines which notes are
+/// undelivered, so a note from a turn that was rolled back is sent again.
 pub(crate) fn undelivered_notes(
     history: &RunHistory,
     background: &SessionBackground,
+    hooks: &[Arc<dyn Hook>],
 ) -> Vec<BackgroundNote> {
     let RunHistory::Logged(session) = history else {
         return Vec::new();
     };
     let works = session.state().unreported_background().take(NOTES_MAX);
-    works.map(|work| note(work, background)).collect()
+    let notes = works.map(|work| note(work, background));
+    notes.map(|note| revised(note, hooks)).collect()
+}
+
+fn revised(note: BackgroundNote, hooks: &[Arc<dyn Hook>]) -> BackgroundNote {
+    let revise = |text, hook: &Arc<dyn Hook>| catch_panic(hook.name(), || hook.revise_note(text));
+    let text = hooks.iter().try_fold(note.text, revise);
+    let withheld = || {
+        format!(
+            "Background work {} has ended. A hook has failed, so its output is withheld.",
+            note.id
+        )
+        .into()
+    };
+    BackgroundNote {
+        text: text.unwrap_or_else(withheld),
+        id: note.id,
+    }
 }
 
 fn note(work: &RecordedWork, background: &SessionBackground) -> BackgroundNote {

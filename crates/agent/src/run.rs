@@ -353,7 +353,9 @@ async fn drive(
             () = above.stopped() => {}
         }
         let notes: Vec<BackgroundNote> = match &request.background {
-            Some(background) => notes::undelivered_notes(&request.history, background),
+            Some(background) => {
+                notes::undelivered_notes(&request.history, background, &parts.hooks)
+            }
             None => Vec::new(),
         };
         let input = TurnInput {

@@ -122,7 +122,8 @@ fn redacted(json: Value, redactor: &SecretRedactor) -> Value {
     }
 }
 
-/// Removes the values from the result of a call before it is part of the conversation.
+/// Removes the values from the result of a call, and from the note about background work, before they are part of the
+/// conversation.
 impl Hook for SecretFilter {
     fn name(&self) -> &Arc<str> {
         &self.name
@@ -140,6 +141,10 @@ impl Hook for SecretFilter {
             _ => HookVerdict::Continue,
         };
         std::future::ready(verdict).boxed()
+    }
+
+    fn revise_note(&self, note: Arc<str>) -> Arc<str> {
+        self.redact_text(note)
     }
 }
 

@@ -468,8 +468,8 @@ impl Session {
         rx.await.unwrap_or(Err(MessageRefused::Closed.into()))
     }
 
-    /// Asks the model a question about the conversation, without tools. The conversation does not change. Waits for the
-    /// running turn. [`StopTarget::Turn`] ends the question, also while it waits.
+    /// Asks the model a question about the conversation, without tools. The conversation does not change. The question is
+    /// registered with the call, and waits for the running turn. [`StopTarget::Turn`] ends the question, also while it waits.
     ///
     /// # Errors
     /// Returns an error if another question or a compaction runs or waits, the model returned no answer, a stop came
@@ -477,17 +477,20 @@ impl Session {
     ///
     /// # Cancel safety
     /// Cancel safe: the owner asks even if no caller waits.
-    pub async fn ask_aside(
+    pub fn ask_aside(
         &self,
-        question: impl Into<Arc<str>>,
-    ) -> Result<Arc<str>, SideQuestionError> {
+        question: Arc<str>,
+    ) -> impl Future<Output = Result<Arc<str>, SideQuestionError>> + Send + use<> {
         let (tx, rx) = oneshot::channel();
         let is_first = |state: &LockedState| !state.commands.has_model_call();
-        let command = OwnerCommand::Ask(question.into(), tx);
-        if !self.inner.command_if(command, is_first)? {
-            return Err(SideQuestionError::Busy);
+        let command = OwnerCommand::Ask(question, tx);
+        let registered = self.inner.command_if(command, is_first);
+        async move {
+            if !registered? {
+                return Err(SideQuestionError::Busy);
+            }
+            rx.await.unwrap_or(Err(MessageRefused::Closed.into()))
         }
-        rx.await.unwrap_or(Err(MessageRefused::Closed.into()))
     }
 
     /// Open permission questions.

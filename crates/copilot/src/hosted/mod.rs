@@ -23,6 +23,7 @@ mod prompt_sections;
 mod session_choice;
 mod session_files;
 mod session_servers;
+mod start_order;
 mod tool_requests;
 mod unanswered_requests;
 mod workspace_state;
@@ -40,7 +41,7 @@ use allstop_session::{FormClient, Session, StopTarget};
 use allstop_tools::PermissionAnswer;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -59,6 +60,7 @@ pub(crate) use prompt_sections::{RequestedPrompt, SectionChanges};
 pub(crate) use session_choice::{ResumeChoice, SessionChoice};
 pub(crate) use session_files::{PLAN, SessionFileStore, WORKSPACE_FILES};
 pub(crate) use session_servers::SessionServers;
+pub(crate) use start_order::{StartInProgress, StartOrder};
 pub(crate) use unanswered_requests::UnansweredRequests;
 pub(crate) use workspace_state::{ClientMode, NameChange, WorkspaceState};
 
@@ -86,6 +88,9 @@ pub(crate) struct HostedSession {
     /// Requests for the tokens of these servers.
     mcp_tokens: Arc<ProgramTokens>,
     pub(crate) commands: ClientCommandQueue,
+    pub(crate) starts: StartOrder,
+    /// Permit for the comparison of files, one at a time: its result can be large.
+    pub(crate) comparison: Semaphore,
     canvases: Arc<OpenCanvases>,
     message_ids: Mutex<ulid::Generator>,
     /// MCP servers that the clients have named.

@@ -16,7 +16,7 @@ use allstop_runtime::{
 use allstop_scope::{ScopeOptions, WorkSpec};
 use allstop_session::FollowUp;
 use parking_lot::Mutex;
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -27,7 +27,7 @@ use super::program_files::ProgramFiles;
 use super::session_files::{FolderFiles, SessionFileStore};
 use super::{
     ClientCommandQueue, FixedSettings, HostedSession, ProgramTokens, SessionChoice, SessionServers,
-    UnansweredRequests, WorkspaceState, now,
+    StartOrder, UnansweredRequests, WorkspaceState, now,
 };
 use crate::client_parts::ClientAgent;
 use crate::server::CopilotServer;
@@ -310,6 +310,8 @@ impl HostedSession {
             pending: UnansweredRequests::default(),
             mcp_tokens,
             commands: ClientCommandQueue::default(),
+            starts: StartOrder::default(),
+            comparison: Semaphore::new(1),
             canvases: before.map_or_else(Arc::default, |before| Arc::clone(&before.canvases)),
             message_ids: Mutex::default(),
             servers,

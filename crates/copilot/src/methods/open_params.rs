@@ -92,16 +92,27 @@ struct DefaultAgentParams {
 }
 
 /// Parts of a session that a client can request and that this server does not offer.
-const NOT_OFFERED: [&str; 9] = [
+const NOT_OFFERED: [&str; 20] = [
+    "additionalDirectories",
     "agentDirectories",
+    "configDir",
+    "contextTier",
+    "enableCitations",
+    "enableFileChangeTracking",
+    "enableFileHooks",
+    "enableSessionStore",
     "hookDirectories",
     "imageGeneration",
+    "largeOutput",
     "managedSettings",
     "memory",
+    "organizationCustomInstructions",
     "pluginDirectories",
+    "reasoningSummary",
     "requestCanvasRenderer",
     "sandboxConfig",
     "sessionLimits",
+    "toolSearch",
 ];
 
 #[derive(Deserialize)]

@@ -13,6 +13,7 @@ use allstop_jsonrpc::RpcError;
 use allstop_scope::WorkSpec;
 use allstop_session::StopTarget;
 use allstop_tools::BackgroundWork;
+use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ use tokio::time::sleep;
 use super::method::{
     MethodAnswer, MethodCx, MethodResult, failed, later, open_session, read, whole,
 };
-use crate::hosted::HostedSession;
+use crate::hosted::{HostedSession, StartInProgress};
 use crate::server::CopilotServer;
 
 /// Default limit of a command, as the protocol documents it.
@@ -58,8 +59,9 @@ pub(super) fn begin(
                 folder: params.cwd,
                 call_id: CallId::new(format!("shell_{}", ulid::Ulid::generate())),
             };
+            let start = session.starts.begin();
             Ok(later(async move {
-                let work = command.start(&server, &session).await?;
+                let work = command.start(&server, &session, start).await?;
                 end_at_limit(&server, session, Arc::clone(&work), limit);
                 Ok(json!({ "processId": work.id }))
             }))
@@ -77,9 +79,10 @@ pub(super) fn begin(
                 folder: None,
                 call_id: requested_id(params.request_id)?,
             };
+            let start = session.starts.begin();
             Ok(later(async move {
                 let call_id = command.call_id.clone();
-                let work = command.start(&server, &session).await?;
+                let work = command.start(&server, &session, start).await?;
                 result_of(&call_id, &work).await
             }))
         }
@@ -129,9 +132,11 @@ impl RequestedCommand {
         self,
         server: &CopilotServer,
         session: &Arc<HostedSession>,
+        start: BoxFuture<'static, StartInProgress>,
     ) -> Result<Arc<BackgroundWork>, RpcError> {
         let (system, session) = (Arc::clone(server.system()), Arc::clone(session));
         let starting = async move {
+            let _start = start.await;
             let host = session.session.background_host().await;
             let host = host.map_err(|error| failed(&error))?;
             let base = session.folder().unwrap_or(system.folder());

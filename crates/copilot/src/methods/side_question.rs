@@ -22,6 +22,8 @@ struct QuestionParams {
 pub(super) fn ask(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
     let params: QuestionParams = read(params)?;
     let session = open_session(cx, &params.session_id)?;
+    // Registered at once, so that a later stop covers the question.
+    let asking = session.session.ask_aside(params.question);
     Ok(later(async move {
         let id = ulid::Ulid::generate().to_string();
         let report = |phase: &str, more: Option<(&str, &str)>| {
@@ -32,7 +34,7 @@ pub(super) fn ask(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Method
             session.send_ephemeral("ui.ephemeral_query", data);
         };
         report("started", None);
-        match session.session.ask_aside(params.question).await {
+        match asking.await {
             Ok(answer) => {
                 report("completed", Some(("answer", &answer)));
                 Ok(json!({ "answer": answer }))

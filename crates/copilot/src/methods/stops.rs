@@ -1,5 +1,6 @@
 //! Methods that stop work. Each stop returns a receipt, which lists the state of each part of the stopped work.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::ItemState;
@@ -7,13 +8,14 @@ use allstop_core::record::{Attachment, BackgroundKind};
 use allstop_core::{CallId, Cause, CauseKind, Receipt};
 use allstop_jsonrpc::RpcError;
 use allstop_session::{Session, SessionStop, StopTarget};
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::method::{MethodAnswer, MethodCx, later, open_session, read, whole};
+use super::method::{MethodAnswer, MethodCx, MethodResult, later, open_session, read, whole};
+use crate::connection::ClientId;
 use crate::hosted::{FeedHandle, HostedSession};
 use crate::translate::HostEvent;
 
@@ -90,15 +92,38 @@ impl Drop for AbortInFlight {
     }
 }
 
-/// Stops a target. The answer with the receipt is sent after the events of the stop.
+/// Stops a target, after the starts of all earlier requests. The answer with the receipt is sent after the events of the
+/// stop.
 fn stopping(
     cx: &MethodCx<'_>,
+    session: Arc<HostedSession>,
+    target: impl FnOnce(&Session) -> StopTarget + Send + 'static,
+    cause: Cause,
+    answer: impl FnOnce(&Receipt) -> Value + Send + 'static,
+) -> MethodAnswer {
+    let client = cx.client.id;
+    let starts = session.starts.in_progress();
+    let begin = move || {
+        let target = target(&session.session);
+        begin_stop(client, &session, &target, cause, answer)
+    };
+    match starts {
+        None => MethodAnswer::Later(begin()),
+        Some(starts) => later(async move {
+            starts.await;
+            begin().await
+        }),
+    }
+}
+
+fn begin_stop(
+    client: ClientId,
     session: &HostedSession,
     target: &StopTarget,
     cause: Cause,
     answer: impl FnOnce(&Receipt) -> Value + Send + 'static,
-) -> MethodAnswer {
-    let feed = session.feed_of(cx.client.id);
+) -> BoxFuture<'static, MethodResult> {
+    let feed = session.feed_of(client);
     let in_flight = AbortInFlight::new(feed.clone());
     let stops_turn = session.session.is_busy() && !matches!(target, StopTarget::Call(_));
     let mut idles = feed.map(|feed| feed.idles.subscribe());
@@ -112,7 +137,7 @@ fn stopping(
         });
     }
     let stop = session.session.stop(target, cause);
-    later(async move {
+    Box::pin(async move {
         let receipt = stop.receipt().await;
         if stops_turn && let Some(mut idles) = idles {
             let _sent_or_late = timeout(IDLE_SENT_MAX, idles.changed()).await;
@@ -132,17 +157,18 @@ pub(super) fn abort(
 ) -> Result<MethodAnswer, RpcError> {
     let params: StopParams = read(params)?;
     let session = open_session(cx, &params.session_id)?;
-    let only_background = !session.session.is_busy() && runs_attached_background(&session.session);
-    let target = if only_background {
-        StopTarget::TurnAndBackground
-    } else {
-        StopTarget::Turn
+    let target = |session: &Session| {
+        if !session.is_busy() && runs_attached_background(session) {
+            StopTarget::TurnAndBackground
+        } else {
+            StopTarget::Turn
+        }
     };
     let cause = cause_of(params.reason.as_deref());
     Ok(stopping(
         cx,
-        &session,
-        &target,
+        session,
+        target,
         cause,
         |receipt| json!({ "success": is_success(receipt), "receipt": receipt }),
     ))
@@ -158,8 +184,8 @@ pub(super) fn interrupt(
     let cause = cause_of(params.reason.as_deref());
     Ok(stopping(
         cx,
-        &session,
-        &StopTarget::Turn,
+        session,
+        |_| StopTarget::Turn,
         cause,
         |receipt| json!({ "interrupted": receipt.outcome().is_none(), "receipt": receipt }),
     ))
@@ -233,8 +259,8 @@ pub(super) fn stop(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
     }
     Ok(stopping(
         cx,
-        &session,
-        &target,
+        session,
+        move |_| target,
         cause,
         |receipt| json!({ "receipt": receipt }),
     ))

@@ -11,13 +11,14 @@ use allstop_process::ExitInfo;
 use allstop_runtime::System;
 use allstop_scope::{ScopeOptions, WorkSpec};
 use allstop_tools::{CommandLimit, RunningCommand, exit_text};
+use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::fs;
 
-use super::method::{MethodAnswer, MethodCx, failed, large, open_session, read};
-use crate::hosted::HostedSession;
+use super::method::{MethodAnswer, MethodCx, failed, later, open_session, read};
+use crate::hosted::{HostedSession, StartInProgress};
 
 /// Commands for `sh`, which also document the format of their output.
 const SCRIPT: &str = include_str!("workspace_diff.sh");
@@ -66,8 +67,14 @@ pub(super) fn begin(
     let params: DiffParams = read(params)?;
     let session = open_session(cx, &params.session_id)?;
     let system = Arc::clone(cx.server.system());
-    Ok(large(async move {
-        let output = run(&system, &session, &params).await?;
+    let start = session.starts.begin();
+    Ok(later(async move {
+        let _only = session.comparison.try_acquire().map_err(|_busy| {
+            RpcError::overloaded(
+                "git already compares the files of this session: repeat the request later",
+            )
+        })?;
+        let output = run(&system, &session, &params, start).await?;
         let (base, changes) = match output {
             Some(output) => parse(&output).ok_or_else(|| {
                 RpcError::internal_error("git reported the changes in an unknown format")
@@ -106,7 +113,9 @@ async fn run(
     system: &System,
     session: &HostedSession,
     params: &DiffParams,
+    start: BoxFuture<'static, StartInProgress>,
 ) -> Result<Option<Vec<u8>>, RpcError> {
+    let start = start.await;
     let host = session.session.background_host().await;
     let host = host.map_err(|error| failed(&error))?;
     let id = CallId::new(format!("diff_{}", ulid::Ulid::generate()));
@@ -133,6 +142,7 @@ async fn run(
         .requested_process(session.id(), "/bin/sh", folder)
         .args(arguments);
     let started = RunningCommand::start(&scope, "git diff", spec).await;
+    drop(start);
     let mut running = started.map_err(|error| failed(&error))?;
     let (mut output, mut is_too_long) = (Vec::new(), false);
     let limit = CommandLimit::starting_now(LIMIT);

@@ -6,9 +6,13 @@ use crate::support::TestServer;
 
 const SECRET: &str = "hunter2-\"x\"/y";
 
-/// The command prints the value, and its text does not contain it.
+/// The commands print the value, and their texts do not contain it.
 const SCRIPT: &str = r#"
 turns:
+  - when: in the background
+    replies:
+      - calls: [{tool: bash, arguments: {command: "printf 'hun%s-\"x\"/y' ter2", background: true}}]
+      - text: Started.
   - replies:
       - calls: [{tool: bash, arguments: {command: "printf 'hun%s-\"x\"/y' ter2"}}]
       - text: Done.
@@ -16,7 +20,7 @@ turns:
 
 #[tokio::test]
 async fn secret_values_are_removed_from_log_events_and_answers() {
-    let server = TestServer::new(SCRIPT).await;
+    let server = TestServer::on_disk(SCRIPT).await;
     let mut client = server.client();
     let refused = client
         .answer("secrets.addFilterValues", &json!({ "values": ["abc"] }))
@@ -56,4 +60,33 @@ async fn secret_values_are_removed_from_log_events_and_answers() {
         .request("session.detach", &json!({ "sessionId": "s" }))
         .await;
     assert_eq!(server.files_with("hunter2"), Vec::<String>::new());
+}
+
+/// The output of background work reaches the model in a note at the start of a later turn.
+#[tokio::test]
+async fn secret_values_are_removed_from_notes_about_background_work() {
+    let server = TestServer::on_disk(SCRIPT).await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    let of_session = json!({ "sessionId": "s", "enabled": true });
+    client
+        .request("session.permissions.setApproveAll", &of_session)
+        .await;
+    let values = json!({ "values": [SECRET] });
+    client.request("secrets.addFilterValues", &values).await;
+    for prompt in ["Print it in the background.", "And now?"] {
+        let message = json!({ "sessionId": "s", "prompt": prompt });
+        let sent = client.request("session.sendAndWait", &message).await;
+        assert_eq!(sent["outcome"], "completed", "{sent}");
+    }
+    let of_session = json!({ "sessionId": "s" });
+    client.request("session.detach", &of_session).await;
+    assert_ne!(
+        server.files_with("has ended with exit code 0"),
+        Vec::<String>::new()
+    );
+    // The file with the output of the command keeps it, as documented.
+    let mut found = server.files_with("hunter2");
+    found.retain(|file| !file.contains("/output/"));
+    assert_eq!(found, Vec::<String>::new());
 }

@@ -1,5 +1,6 @@
 //! Commands that a client runs in a session.
 
+use allstop_jsonrpc::encode_frame;
 use serde_json::{Value, json};
 
 use crate::support::{TestClient, TestServer};
@@ -90,6 +91,45 @@ async fn command_that_has_run_is_never_called_not_started() {
         let text = answer["error"]["message"].as_str().unwrap_or_default();
         let is_denied = text.contains("not started");
         assert!(!(is_denied && mark(number).exists()), "{number}: {answer}");
+    }
+}
+
+/// The server handles the requests of one write before it has started a command.
+#[tokio::test]
+async fn stop_covers_the_commands_of_earlier_requests() {
+    let server = TestServer::new(SCRIPT).await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    let frame = |id: u64, method: &str, params: Value| {
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        encode_frame(request.to_string().as_bytes())
+    };
+    for (round, stop) in [
+        (1, "allstop.stop"),
+        (2, "session.abort"),
+        (3, "allstop.stop"),
+    ] {
+        let id = |number: u64| round * 1_000 + number;
+        let command = |request: u64| json!({ "sessionId": "s", "requestId": request.to_string(), "command": "sleep 600" });
+        let mut write = Vec::new();
+        for number in [1, 2] {
+            let method = "session.shell.executeUserRequested";
+            write.extend(frame(id(number), method, command(id(number))));
+        }
+        let extent = json!({ "sessionId": "s", "extent": "turn_and_background" });
+        write.extend(frame(id(3), stop, extent));
+        assert!(client.write(&write).await);
+        let stopped = client.answer_to(id(3)).await;
+        let receipt = &stopped["result"]["receipt"];
+        let items = receipt["items"].as_array().expect("items");
+        let commands = items.iter().filter(|item| item["kind"] == "background");
+        let states: Vec<_> = commands.map(|item| item["state"].clone()).collect();
+        assert_eq!(states, ["stopped", "stopped"], "{stopped}");
+        assert_eq!(receipt["quiet"], true, "{stopped}");
+        for number in [1, 2] {
+            let answer = client.answer_to(id(number)).await;
+            assert_eq!(answer["result"]["success"], false, "{answer}");
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Questions to the model outside the conversation.
 
+use allstop_jsonrpc::encode_frame;
 use serde_json::json;
 
 use crate::support::TestServer;
@@ -34,6 +35,30 @@ async fn side_question_leaves_the_conversation_unchanged() {
     );
     let after = client.request("session.getMessages", &of).await;
     assert_eq!(before, after);
+}
+
+/// Regression: an abort in the same write came before the question, which then waited for the model without end.
+#[tokio::test]
+async fn an_abort_covers_the_question_of_an_earlier_request() {
+    let server = TestServer::new(SCRIPT).await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    let requests = [
+        (
+            "session.ui.ephemeralQuery",
+            json!({ "sessionId": "s", "question": "hang" }),
+        ),
+        ("session.abort", json!({ "sessionId": "s" })),
+    ];
+    let mut write = Vec::new();
+    for (id, (method, params)) in (1_000..).zip(&requests) {
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        write.extend(encode_frame(request.to_string().as_bytes()));
+    }
+    assert!(client.write(&write).await);
+    let aborted = client.answer_to(1_001).await;
+    assert_eq!(aborted["result"]["receipt"]["quiet"], true, "{aborted}");
+    assert!(client.answer_to(1_000).await["error"].is_object());
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use allstop_copilot::{ConnectionAccess, CopilotOptions, CopilotServer, ServedCon
 use allstop_core::receipt::ItemKind;
 use allstop_jsonrpc::{FrameDecoder, FrameLimits, encode_frame};
 use allstop_model::ScriptedModel;
-use allstop_runtime::{Config, ModelChoice, System, SystemOptions};
+use allstop_runtime::{Config, ModelChoice, StoreChoice, System, SystemOptions};
 use allstop_scope::{RootOptions, Scope, ScopeOptions, WorkHandle, WorkSpec};
 use allstop_tools::PermissionAnswer;
 use serde_json::{Value, json};
@@ -48,12 +48,38 @@ impl TestServer {
         unattended_max: Duration,
         default_answer: PermissionAnswer,
     ) -> Self {
+        let in_memory = |_: &Path| StoreChoice::Memory;
+        Self::stored(config, script, unattended_max, default_answer, in_memory).await
+    }
+
+    /// Creates a server whose log is a file, so that [`TestServer::files_with`] finds its texts.
+    pub(crate) async fn on_disk(script: &str) -> Self {
+        let in_file = |place: &Path| StoreChoice::Sqlite(place.join("store.db"));
+        let unattended_max = Duration::from_mins(1);
+        Self::stored(
+            "",
+            script,
+            unattended_max,
+            PermissionAnswer::Unanswered,
+            in_file,
+        )
+        .await
+    }
+
+    async fn stored(
+        config: &str,
+        script: &str,
+        unattended_max: Duration,
+        default_answer: PermissionAnswer,
+        store: impl FnOnce(&Path) -> StoreChoice,
+    ) -> Self {
         let place = TempDir::new().expect("a temporary folder");
         let model = ScriptedModel::parse("test.yaml", script).expect("the script is right");
         let config = Config::parse(Path::new("test.toml"), config);
         let config = config.expect("the configuration is right");
         let options = SystemOptions::new(config, place.path())
             .model(ModelChoice::Given(Arc::new(model)))
+            .store(store(place.path()))
             .spill_folder(place.path().join("output"))
             .scopes(RootOptions::single_runtime());
         let root = options.root();

@@ -129,6 +129,10 @@ async fn stop_of_the_session_ends_git() {
         }
     }
     assert!(listed, "the preview lists git");
+    // A second comparison would wait, and start after the stop.
+    let second = client.answer("session.workspaces.diff", &params).await;
+    let busy = second["error"]["message"].as_str().unwrap_or_default();
+    assert!(busy.contains("already compares"), "{second}");
     let stopped = client.request("allstop.stop", &stop).await;
     assert_eq!(stopped["receipt"]["quiet"], true, "{stopped}");
     assert!(stopped.to_string().contains("git diff"), "{stopped}");

@@ -16,7 +16,10 @@ async fn side_question_sees_the_conversation_and_is_metered() {
     let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
     fixture.session.send("a").unwrap().outcome().await;
     let before = fixture.state().await;
-    assert_eq!(&*fixture.session.ask_aside("b").await.unwrap(), "aside");
+    assert_eq!(
+        &*fixture.session.ask_aside("b".into()).await.unwrap(),
+        "aside"
+    );
     let asked = model.requests();
     assert_eq!(asked[1].messages.len(), 3, "the turn and the question");
     let after = fixture.state().await;
@@ -43,8 +46,8 @@ async fn stop_of_the_turn_withdraws_a_waiting_question() {
         tokio::task::yield_now().await;
     }
     let session = fixture.session.clone();
-    let (asked, ()) = tokio::join!(fixture.session.ask_aside("b"), async {
-        let second = session.ask_aside("c").await;
+    let (asked, ()) = tokio::join!(fixture.session.ask_aside("b".into()), async {
+        let second = session.ask_aside("c".into()).await;
         assert!(matches!(second, Err(SideQuestionError::Busy)), "{second:?}");
         let receipt = session.stop(&StopTarget::Turn, user()).receipt().await;
         assert!(receipt.quiet(), "{receipt:?}");
@@ -57,7 +60,7 @@ async fn stop_of_the_turn_withdraws_a_waiting_question() {
         "{asked:?}"
     );
     drop(turn);
-    let later = fixture.session.ask_aside("d").await.unwrap();
+    let later = fixture.session.ask_aside("d".into()).await.unwrap();
     assert_eq!(&*later, "aside");
     fixture.close().await;
 }
