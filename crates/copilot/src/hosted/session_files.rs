@@ -141,6 +141,21 @@ async fn list_folder(folder: &Path) -> io::Result<Vec<String>> {
     Ok(files)
 }
 
+/// Replaces a file atomically: after a crash or on a full disk, the file has the old content or the new one. `folder` is on
+/// the file system of the file, and contains the new file until it is whole.
+pub(super) async fn replace(folder: &Path, file: &Path, content: &[u8]) -> io::Result<()> {
+    let new = folder.join(format!("{}.new", ulid::Ulid::generate()));
+    let written = async {
+        fs::write(&new, content).await?;
+        fs::rename(&new, file).await
+    };
+    let written = written.await;
+    if written.is_err() {
+        drop(fs::remove_file(&new).await);
+    }
+    written
+}
+
 pub(super) fn check_count(count: usize) -> io::Result<()> {
     if count < FILES_MAX {
         return Ok(());
@@ -171,7 +186,7 @@ impl SessionFileStore for FolderFiles {
             let file = self.0.join(name);
             let existed = fs::try_exists(&file).await?;
             folder_of(&file).await?;
-            fs::write(file, content).await?;
+            replace(&self.0, &file, content.as_bytes()).await?;
             Ok(StoredFileChange::of(existed))
         }
         .boxed()
@@ -200,5 +215,29 @@ impl SessionFileStore for FolderFiles {
 
     fn list<'a>(&'a self, folder: &'a str) -> BoxFuture<'a, io::Result<Vec<String>>> {
         async move { list_folder(&self.0.join(folder)).await }.boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn reader_of_the_old_plan_keeps_it_whole() {
+        let place = tempfile::tempdir().expect("a folder");
+        let files = FolderFiles::new(place.path().to_owned());
+        files.write(PLAN, "the old plan").await.expect("written");
+        let mut old = std::fs::File::open(place.path().join(PLAN)).expect("a file");
+        files.write(PLAN, "new").await.expect("written");
+        let mut text = String::new();
+        old.read_to_string(&mut text).expect("text");
+        assert_eq!(text, "the old plan");
+        // A folder cannot be replaced by a file, and nothing is left of the attempt.
+        std::fs::create_dir(place.path().join("files")).expect("a folder");
+        files.write("files", "x").await.expect_err("a folder");
+        let names = std::fs::read_dir(place.path()).expect("a folder");
+        assert_eq!(names.count(), 2);
     }
 }

@@ -7,6 +7,8 @@ use allstop_tools::permission::{ModeSwitch, PermissionMode};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use super::session_files::replace;
+
 /// File with the name and the mode, in the folder of the workspace.
 const STATE_FILE: &str = "session.json";
 
@@ -143,9 +145,7 @@ impl WorkspaceState {
         let text = serde_json::to_vec(stored)?;
         tokio::fs::create_dir_all(&self.folder).await?;
         let file = self.folder.join(STATE_FILE);
-        let new = file.with_extension("new");
-        tokio::fs::write(&new, text).await?;
-        tokio::fs::rename(&new, &file).await
+        replace(&self.folder, &file, &text).await
     }
 }
 
