@@ -84,16 +84,13 @@ fn message_with_a_wrong_name_is_not_sent_and_returns_to_the_line() {
     let user = chat(&place);
     user.types("read @notes:memo:none");
     user.waits_for("refused it: no such thing");
-    user.presses(CTRL_C).waits_for("line cleared");
-    user.types("/mcp:notes:nosuch");
+    user.clears_line().types("/mcp:notes:nosuch");
     user.waits_for("has no prompt `nosuch`; it has review");
-    user.presses(CTRL_C);
-    user.types("/mcp:notes:review");
+    user.clears_line().types("/mcp:notes:review");
     user.waits_for("the argument `file` is missing; usage: /mcp:notes:review FILE [TONE]");
-    user.presses(CTRL_C);
-    user.types("/mcp:other:x")
-        .waits_for("the servers are notes");
-    user.presses(CTRL_C).presses(CTRL_D);
+    user.clears_line().types("/mcp:other:x");
+    user.waits_for("the servers are notes");
+    user.clears_line().presses(CTRL_D);
     user.leaves_chat().0.ok();
 }
 

@@ -6,6 +6,7 @@ use allstop_core::receipt::{EndMethod, ItemState};
 use allstop_core::{Cause, CauseKind};
 use allstop_task::{SubscriptionItem, TaskRecord, TaskState};
 use serde_json::json;
+use tempfile::TempDir;
 
 use crate::{ended, first_output, items, manager, request, request_of, result, wait_until};
 
@@ -66,24 +67,31 @@ async fn stop_after_the_exit_does_not_wait_for_the_grace() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn left_processes_are_listed_if_a_stop_ends_them() {
     let manager = manager().await;
+    let folder = TempDir::new().expect("a folder");
     let mut stopped_tasks = 0;
     for number in 0..10 {
-        let accepted = manager.execute(request(number, "sleep 50 & exit 7")).await;
+        let forked = folder.path().join(number.to_string());
+        let command = format!("sleep 50 & echo $! > '{}'; exit 7", forked.display());
+        let accepted = manager.execute(request(number, &command)).await;
         let accepted = accepted.expect("a task");
         let id = accepted.task_id.clone();
         let scope_has_one = async || {
+            let is_forked = forked.exists();
             let preview = manager.preview(&id, by_user()).await.expect("a preview");
             let items = preview.items().iter();
             let processes = items.flat_map(|item| &item.processes);
-            processes.count() == 1
+            is_forked && processes.count() == 1
         };
-        // The shell has exited when only the other process is found.
+        // The shell has exited when only the process that it has forked is found.
         wait_until("only the left process runs", scope_has_one).await;
         let Ok(stopped) = manager.cancel(&id, by_user()).await else {
             continue; // The task has ended before the stop.
         };
-        stopped_tasks += 1;
         let result = result(&stopped.task).expect("a result");
+        if stopped.task.status.state != TaskState::Completed {
+            continue; // The stop came before the server saw the exit.
+        }
+        stopped_tasks += 1;
         let left = result["left_processes"].as_array();
         let left = left.map(Vec::as_slice).unwrap_or_default();
         let is_noted = result["note"]
@@ -91,7 +99,8 @@ async fn left_processes_are_listed_if_a_stop_ends_them() {
             .is_some_and(|note| note.contains("before"));
         assert!(left.len() == 1 || is_noted, "{result}");
         if let [left] = left {
-            assert_eq!(left["command_line"], "sleep 50");
+            let pid = std::fs::read_to_string(&forked).expect("the pid of the left process");
+            assert_eq!(left["pid"].to_string(), pid.trim());
         }
     }
     assert!(stopped_tasks > 0, "no stop came in time");

@@ -2,11 +2,12 @@
 //! wake-up: an entry in a shared queue, through which a worker finds the task. A worker is a node that runs tasks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_core::{ContextId, MessageId, TaskId};
-use allstop_log::Version;
+use allstop_log::{LogErrorKind, Version};
 use sha2::{Digest as _, Sha256};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use ulid::Ulid;
 
 use super::admission::TaskReads;
@@ -21,6 +22,11 @@ use crate::subscription::TaskSubscription;
 use crate::task_stream::TaskStream;
 
 const CONTEXT_PREFIX: &str = "context/";
+
+/// Time in which a failed claim of a context is repeated, and the pause before each repetition. The servers accept no
+/// writes while they elect a leader, and shortly after a store is created.
+const CLAIM_MAX: Duration = Duration::from_secs(15);
+const CLAIM_EVERY: Duration = Duration::from_millis(50);
 
 /// Id of the task that a message starts. If an owner sends a message to several nodes, all of them compute the same id.
 fn task_of(owner: &str, message: &MessageId) -> TaskId {
@@ -269,6 +275,7 @@ impl ClusterNode {
     ) -> Result<(), ExecuteError> {
         let key = format!("{CONTEXT_PREFIX}{context}");
         let failed = |error| ExecuteError::Store(TaskStoreError::Log(error));
+        let until = Instant::now() + CLAIM_MAX;
         loop {
             if let Some(known) = self.link().entry(&key).await.map_err(failed)? {
                 return if known.value == owner.as_bytes() {
@@ -285,6 +292,12 @@ impl ClusterNode {
                 // Another node has stored an owner of the context first. A read may still return the state before that
                 // write, so the loop repeats the read until the read returns the owner.
                 Err(PutError::Conflict) => tokio::task::yield_now().await,
+                // If the write was stored nevertheless, the next read returns its owner.
+                Err(PutError::Unknown(error) | PutError::Failed(error))
+                    if error.kind() == LogErrorKind::Unreachable && Instant::now() < until =>
+                {
+                    sleep(CLAIM_EVERY).await;
+                }
                 Err(PutError::Unknown(error) | PutError::Failed(error)) => {
                     return Err(failed(error));
                 }

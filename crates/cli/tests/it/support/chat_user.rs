@@ -177,6 +177,16 @@ impl<'a> ChatUser<'a> {
         self
     }
 
+    /// Clears the line, and waits until it is empty. Ctrl-C is a signal, so it can overtake keys, or keys can overtake it.
+    #[track_caller]
+    pub(crate) fn clears_line(&self) -> &Self {
+        let is_empty = |screen: &str| screen.lines().any(|row| row.trim_end() == "›");
+        self.presses(CTRL_C);
+        let seen = within(FACT_MAX, || is_empty(&self.screen()).then_some(()));
+        assert!(seen.is_some(), "the line has text:\n{}", self.screen());
+        self
+    }
+
     /// Like [`Self::waits_for`], but the text may be wrapped between any two words.
     #[track_caller]
     pub(crate) fn waits_for_words(&self, text: &str) -> &Self {

@@ -34,6 +34,8 @@ pub(crate) enum LineState {
     LateAnswers,
     /// Reads succeed and writes fail.
     ReadOnly,
+    /// Appends and reads succeed, and changes of entries fail.
+    NoPuts,
     /// The process has ended or is suspended, so it receives no more answers.
     Dead,
 }
@@ -333,6 +335,9 @@ impl ClusterLink for LineLink {
         ttl: Option<Duration>,
     ) -> LinkFuture<Result<u64, PutError>> {
         let (shared, line, key) = (Arc::clone(&self.link), self.line.clone(), key.to_owned());
+        if *line.state.borrow() == LineState::NoPuts {
+            return async { Err(PutError::Failed(unreachable())) }.boxed();
+        }
         async move {
             let put = async { shared.put(&key, value, expected, ttl).await };
             match line.write(put).await {

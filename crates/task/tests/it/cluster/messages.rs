@@ -8,8 +8,9 @@ use allstop_task::{
     ExecuteError, ExecutionCx, ExecutorReturn, ListFilter, Task, TaskEvent, TaskOptions, TaskParts,
     TaskState,
 };
+use tokio::time::{Instant, sleep};
 
-use super::line::Line;
+use super::line::{Line, LineState};
 use super::support::{Cluster, task_when};
 use crate::support::{
     SOON, ScriptedExecutor, ended, endless, follow_up, request, rest, three_events, user,
@@ -117,6 +118,25 @@ async fn context_belongs_to_its_first_owner_at_every_node() {
         .execute(in_context("alice", "m3"))
         .await
         .unwrap();
+}
+
+/// Servers accept no changes of entries while they have no leader for them, for example after they have created them.
+#[tokio::test(start_paused = true)]
+async fn message_waits_for_servers_that_store_no_entries_yet() {
+    let cluster = Cluster::new();
+    let front = cluster.front_end();
+    front.line.set(LineState::NoPuts);
+    let elected = async {
+        sleep(Duration::from_secs(9)).await;
+        front.line.set(LineState::Open);
+    };
+    let (accepted, ()) = tokio::join!(front.manager.execute(request("m1")), elected);
+    accepted.expect("the servers have a leader again");
+    front.line.set(LineState::NoPuts);
+    let began = Instant::now();
+    let refused = front.manager.execute(request("m2")).await;
+    assert!(matches!(refused, Err(ExecuteError::Store(_))));
+    assert!(began.elapsed() < Duration::from_secs(16));
 }
 
 #[tokio::test(start_paused = true)]
