@@ -5,7 +5,7 @@ use allstop_core::TurnNumber;
 use allstop_core::record::SessionRecord;
 use allstop_log::session::stream_of;
 use allstop_log::{SessionError, SessionWriter};
-use tokio::time::{Duration, timeout};
+use tokio::time::{Duration, sleep, timeout};
 
 use super::SessionOwner;
 use crate::events::SessionEventKind;
@@ -16,6 +16,10 @@ use crate::wait::is_attached;
 /// Maximum wait for the store to write the last records. If records are missing, the next start of the session
 /// determines the missing facts again.
 const RECORD_WRITE_MAX: Duration = Duration::from_secs(1);
+/// Maximum wait for work that has outlasted the stop of the session, and the interval of the checks. A later stop can
+/// still end this work.
+const LEFT_WORK_MAX: Duration = Duration::from_secs(1);
+const LEFT_WORK_CHECK_EVERY: Duration = Duration::from_millis(20);
 /// Maximum wait for a check of earlier processes' work. Reading all of `/proc` takes milliseconds.
 const CHECK_MAX: Duration = Duration::from_secs(1);
 
@@ -180,7 +184,13 @@ impl SessionOwner {
         }
         let above = self.inner.host.scope.clone();
         self.call_hooks(&HookEvent::SessionEnd, &above).await;
-        // A stop may have ended the hooks; then the receipt of this stop is written, too.
+        let work_ends = async {
+            while !self.scope.is_quiet() {
+                sleep(LEFT_WORK_CHECK_EVERY).await;
+            }
+        };
+        let _ended_or_left = timeout(LEFT_WORK_MAX, work_ends).await;
+        // A stop may have ended the hooks or the work; then the receipt of this stop is written, too.
         self.inner.stops_complete(StopList::first_running).await;
         self.record_background().await;
         self.resources = None;

@@ -9,9 +9,11 @@ use allstop_core::record::SessionRecord;
 use allstop_core::{CallId, Extent, Receipt, StopReason};
 use allstop_log::MemoryLog;
 use allstop_model::{Pause, Reply};
+use allstop_scope::{Ending, WorkSpec};
 use allstop_session::{SessionEventKind, SessionOptions, StopTarget};
 use allstop_testkit::{FaultyLog, LogFault, ToolFn};
 use serde_json::json;
+use tokio::time::sleep;
 
 use crate::background::{asks_for_a_build, builds};
 use crate::support::{
@@ -97,6 +99,37 @@ async fn end_of_a_session_that_stops_work_has_its_receipt_in_the_log() {
     let receipt = fixture.session.close().await;
     assert_eq!(receipt.items().len(), 1, "{receipt:?}");
     assert_eq!(stored(&fixture).await, [receipt]);
+}
+
+/// Work that outlasts the stop of its session can end in a later stop, whose receipt is the last receipt of the session.
+#[tokio::test(start_paused = true)]
+async fn receipt_of_a_stop_after_the_stop_of_the_session_is_in_the_log() {
+    let model = in_order(vec![Reply::text("").call("thread", json!({}))]);
+    let (sender, mut threads) = tokio::sync::mpsc::unbounded_channel();
+    let thread = ToolFn::new("thread", move |call| {
+        let work = WorkSpec::new(ItemKind::Process, "thread");
+        let thread = call.scope.register_thread(work);
+        let sent = sender.send(thread.expect("nothing is stopped"));
+        assert!(sent.is_ok());
+        std::future::pending::<String>()
+    });
+    let agent = agent(&model).tools(tools(vec![thread])).build();
+    let fixture = fixture(agent, SessionOptions::default()).await;
+    let _sent = fixture.session.send("go").unwrap();
+    let thread = threads.recv().await.expect("a thread");
+    let stop = fixture.session.stop(&StopTarget::Session, user());
+    stop.force();
+    let first = stop.receipt().await;
+    assert!(!first.quiet(), "{first:?}");
+    sleep(Duration::from_millis(500)).await;
+    let stop = fixture.session.stop(&StopTarget::Process, user());
+    sleep(Duration::from_millis(100)).await;
+    thread.finish(Ending::Returned);
+    let second = stop.receipt().await;
+    assert!(second.quiet() && second.stop_id() != first.stop_id());
+    fixture.session.closed().await;
+    assert!(!fixture.session.has_unstored_receipt());
+    assert_eq!(fixture.state().await.last_receipt(), Some(&second));
 }
 
 /// The running turn uses the log, so the caller receives the receipt before the log contains it.
