@@ -184,9 +184,9 @@ impl ChatStatus {
             ChatActivity::Asks => None,
             ChatActivity::Stops => Some(["stopping, Ctrl-C uses force", "Ctrl-C forces"]),
             ChatActivity::Compacts => Some(["summarising older turns, Esc stops it", "Esc stops"]),
-            ChatActivity::Runs | ChatActivity::Idle => {
-                self.turn_since.map(|_| keys_of_a_turn(follow_up))
-            }
+            // The record of the beginning of a turn comes later than its message.
+            ChatActivity::Runs => Some(keys_of_a_turn(follow_up)),
+            ChatActivity::Idle => self.turn_since.map(|_| keys_of_a_turn(follow_up)),
         };
         let short = if since.is_some() || keys.is_some() {
             rank::SHORT_MODE
@@ -397,7 +397,7 @@ mod tests {
         let mut status = status();
         let shown = |status: &ChatStatus, columns| {
             status
-                .line(FollowUp::Steer, ChatActivity::Runs)
+                .line(FollowUp::Steer, ChatActivity::Idle)
                 .shown(columns)
         };
         assert_eq!(
@@ -434,6 +434,9 @@ mod tests {
             shown(FollowUp::Steer, 40),
             "ask · Enter adds, Esc stops · 0 s"
         );
+        let sent = self::status();
+        let sent = sent.line(FollowUp::Steer, ChatActivity::Runs).shown(64);
+        assert!(sent.contains("Esc stops"), "{sent}");
     }
 
     /// Regression: during a stop, the status named keys that had no such effect any more.
@@ -481,7 +484,7 @@ mod tests {
             ..empty()
         };
         assert_eq!(
-            status.line(FollowUp::Steer, ChatActivity::Runs).shown(80),
+            status.line(FollowUp::Steer, ChatActivity::Idle).shown(80),
             "ask (Shift-Tab) · gpt-5-mini · ~/work"
         );
         assert!(

@@ -120,7 +120,7 @@ fn a_full_context_is_compacted_on_request() {
     });
     let user = chat_with(&place, &server, "--policy enqueue");
     user.types("first").waits_for("› first");
-    user.waits_for("word word").waits_until_idle();
+    user.waits_for("10 in, 5 out").waits_until_idle();
     user.types("/compact")
         .waits_for("now this summary:\nA short summary.");
     user.types("/history")

@@ -161,16 +161,19 @@ impl<'a> ChatUser<'a> {
         self
     }
 
-    /// Waits until the status names no key that stops work.
+    /// Waits until there is a status that names no key that stops work.
     #[track_caller]
     pub(crate) fn waits_until_idle(&self) -> &Self {
         let is_idle = || {
             let screen = self.screen();
-            let status = screen.trim_end().lines().last().unwrap_or_default();
+            let mut rows = screen.trim_end().lines().rev();
+            let status = rows.next().unwrap_or_default();
+            // While the text of an answer is written, the last row can be a row of this text.
+            let is_status = rows.next().is_some_and(|row| row.starts_with('›'));
             let is_busy = ["Esc stops", "Ctrl-C uses force", "Ctrl-C forces"]
                 .iter()
                 .any(|keys| status.contains(keys));
-            (!is_busy).then_some(())
+            (is_status && !is_busy).then_some(())
         };
         let seen = within(FACT_MAX, is_idle);
         assert!(seen.is_some(), "work runs:\n{}", self.screen());
@@ -242,16 +245,19 @@ impl<'a> ChatUser<'a> {
     #[track_caller]
     pub(crate) fn leaves_chat(self) -> (Ended, String) {
         const END: &str = "allstop sessions resume";
-        let asks = within(FACT_MAX, || {
+        // The chat lists the running work, and lists it again if the work has changed before the next press.
+        let mut pressed = 0;
+        let left = within(FACT_MAX, || {
             let screen = self.screen();
-            let asks = screen.contains("still running:") && !screen.contains(END);
-            (asks || screen.contains(END)).then_some(asks)
+            let lists = screen.matches("still running:").count();
+            if lists > pressed && !screen.contains(END) {
+                self.presses(CTRL_D);
+            }
+            pressed = lists;
+            // The test reads the output a little later than the chat writes it. So wait for the last line of the chat.
+            screen.contains(END).then_some(())
         });
-        if asks == Some(true) {
-            self.presses(CTRL_D);
-        }
-        // The test reads the output a little later than the chat writes it. So wait for the last line of the chat.
-        self.waits_for(END);
+        assert!(left.is_some(), "the chat goes on:\n{}", self.screen());
         let screen = self.screen();
         let ended = self.chat.end(FACT_MAX);
         let mode = tcgetattr(self.terminal.line()).expect("the terminal is there");
