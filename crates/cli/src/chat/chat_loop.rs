@@ -484,7 +484,7 @@ impl ChatLoop<'_> {
             | ChatEffect::ShowMore(_)
             | ChatEffect::Redraw
             | ChatEffect::NextMode
-            | ChatEffect::AskToLeave => self.chat.view.live.interrupt(),
+            | ChatEffect::ListWork(_) => self.chat.view.live.interrupt(),
             _ => {}
         }
         let view = &self.chat.view;
