@@ -55,6 +55,11 @@ impl QueuedTurn {
         self.prompt.origin == TurnOrigin::User
     }
 
+    /// True for a command that calls the model outside the conversation, such as a compaction. It is no turn.
+    pub(crate) fn is_command(&self) -> bool {
+        self.is_from_user() && self.message().is_none()
+    }
+
     /// Stops the turn, running or waiting. If the turn is already committed, stops the hooks that run at its end. The
     /// outcome of the message contains the receipt of the stop, unless only hooks were stopped.
     pub(crate) fn stop(&self, cause: Cause, background: &Scope) {

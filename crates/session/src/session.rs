@@ -280,9 +280,16 @@ impl Session {
         running.map_or_else(Vec::new, |queued| queued.controls.running_calls())
     }
 
-    /// True if a turn runs or waits.
+    /// True if a turn, or a command that calls the model, runs or waits.
     pub fn is_busy(&self) -> bool {
         !self.inner.state.lock().queue.is_idle()
+    }
+
+    /// True if a turn runs or waits. Unlike [`Session::is_busy`], a compaction or a question outside the conversation does not
+    /// count.
+    pub fn has_turn(&self) -> bool {
+        let state = self.inner.state.lock();
+        state.queue.all().any(|queued| !queued.is_command())
     }
 
     /// The last turn that has begun; 0 before the first turn.

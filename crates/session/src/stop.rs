@@ -165,6 +165,15 @@ impl SessionInner {
         if is_one && items.is_empty() {
             return Receipt::empty(info, NothingToStop::NotFound).as_preview();
         }
+        let has_ended = |turn: &Arc<QueuedTurn>| turn.state.try_outcome().is_some();
+        if items.is_empty() && plan.turn.as_ref().is_none_or(has_ended) {
+            // A stop would find nothing, and its receipt would not list the work outside the extent.
+            let outcome = match plan.nothing {
+                NothingToStop::NotFound if plan.scopes.is_empty() => NothingToStop::NotFound,
+                _ => NothingToStop::AlreadyEnded,
+            };
+            return Receipt::empty(info, outcome).as_preview();
+        }
         let beside = plan.bystanders.iter().flat_map(Scope::running);
         let outside: Vec<_> = beside.chain(plan.outside).collect();
         Receipt::of_preview(info, items).with_outside_items(outside)

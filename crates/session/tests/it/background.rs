@@ -311,6 +311,16 @@ async fn each_stop_extent_covers_exactly_its_work() {
     let preview = fixture.session.preview(&StopTarget::TurnAndBackground);
     assert!(preview.is_preview() && preview.items().len() == 2);
     assert_eq!(running().len(), 2, "a preview stops nothing");
+    // No turn runs, so a stop of the turn and its preview find nothing.
+    let preview = fixture.session.preview(&StopTarget::Turn);
+    let receipt = fixture
+        .session
+        .stop(&StopTarget::Turn, user())
+        .receipt()
+        .await;
+    assert_eq!(preview.outcome(), receipt.outcome());
+    assert_eq!(preview.items(), receipt.items());
+    assert_eq!(preview.request().target, receipt.request().target);
 
     let one = StopTarget::Background("bg_1".into());
     let receipt = fixture.session.stop(&one, user()).receipt().await;
