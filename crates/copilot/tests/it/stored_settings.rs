@@ -75,6 +75,12 @@ async fn unusable_servers_are_not_stored() {
         (
             "mcp.config.add",
             "b",
+            json!({ "url": "ftp://127.0.0.1/mcp" }),
+            "does not begin with http:// or https://",
+        ),
+        (
+            "mcp.config.add",
+            "b",
             json!({ "type": "http", "command": "x" }),
             "`config.url` is missing",
         ),

@@ -283,6 +283,15 @@ fn transport(section: &McpServerSection, keys: &KeyLookup) -> Result<McpTranspor
                 .collect(),
         }),
         (None, Some(url)) if !of_command => {
+            let scheme = url.split_once("://").map(|(scheme, _)| scheme);
+            let is_http = |scheme: &str| {
+                ["http", "https"]
+                    .iter()
+                    .any(|known| scheme.eq_ignore_ascii_case(known))
+            };
+            if !scheme.is_some_and(is_http) {
+                return Err("its `url` does not begin with http:// or https://".to_owned());
+            }
             let mut headers: Vec<(String, String)> = section.headers.clone().into_iter().collect();
             if let Some(variable) = &section.bearer_token_env {
                 let token = keys(variable)
