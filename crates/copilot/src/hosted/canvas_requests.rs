@@ -64,7 +64,7 @@ impl HostedSession {
     /// Dropping the future withdraws the request; the client may still open the canvas.
     pub(crate) async fn open_canvas(&self, opening: CanvasOpening) -> Result<Value, RpcError> {
         let (client, key) = self.provider_for(&opening)?;
-        self.canvases.check_room(&key.instance_id)?;
+        let place = self.canvases.reserve(&key.instance_id)?;
         let mut more = Map::new();
         if let Some(input) = &opening.input {
             more.insert("input".to_owned(), input.clone());
@@ -76,7 +76,7 @@ impl HostedSession {
             input: opening.input,
         };
         let data = json!(canvas);
-        self.canvases.put(canvas);
+        self.canvases.put(place, canvas);
         self.send_ephemeral("session.canvas.opened", data.clone());
         Ok(data)
     }
@@ -137,8 +137,11 @@ impl HostedSession {
             let is_known = self.canvases.find(id).is_ok();
             let has_client = self.client_of(&canvas.key).is_some();
             // A canvas beyond the limit can be opened again after others were closed.
-            if !is_known && has_client && self.canvases.check_room(id).is_ok() {
-                self.canvases.put(canvas.clone());
+            if !is_known
+                && has_client
+                && let Ok(place) = self.canvases.reserve(id)
+            {
+                self.canvases.put(place, canvas.clone());
             }
         }
         self.report_canvases();

@@ -1,5 +1,6 @@
 //! Canvases: views of a program, which a client declares and shows.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use allstop_jsonrpc::RpcError;
@@ -100,48 +101,99 @@ pub(super) struct ShownCanvas {
     url: Option<String>,
 }
 
-/// Open canvases of a session, in the order in which they were opened.
+/// Open canvases of a session.
 #[derive(Debug, Default)]
-pub(crate) struct OpenCanvases(Mutex<Vec<OpenCanvas>>);
+pub(crate) struct OpenCanvases(Mutex<CanvasPlaces>);
+
+#[derive(Debug, Default)]
+struct CanvasPlaces {
+    /// Canvases in the order in which they were opened.
+    open: Vec<OpenCanvas>,
+    /// Ids of the canvases that their clients are opening. An id occurs once for each request.
+    opening: Vec<Arc<str>>,
+}
+
+/// Reserved place of a canvas that its client is opening. Dropping it releases the place.
+#[derive(Debug)]
+pub(super) struct CanvasPlace<'a> {
+    all: &'a OpenCanvases,
+    instance_id: Arc<str>,
+}
+
+impl CanvasPlaces {
+    fn is_open(&self, instance_id: &str) -> bool {
+        let mut open = self.open.iter();
+        open.any(|canvas| *canvas.key.instance_id == *instance_id)
+    }
+
+    /// True if the canvas has a place, or another canvas has room.
+    fn has_room(&self, instance_id: &str) -> bool {
+        let opening: HashSet<&Arc<str>> = self.opening.iter().collect();
+        let is_new = |id: &&&Arc<str>| !self.is_open(id);
+        let taken = self.open.len() + opening.iter().filter(is_new).count();
+        let is_known = self.is_open(instance_id) || opening.iter().any(|id| ***id == *instance_id);
+        is_known || taken < OPEN_MAX
+    }
+}
+
+impl Drop for CanvasPlace<'_> {
+    fn drop(&mut self) {
+        let opening = &mut self.all.0.lock().opening;
+        if let Some(at) = opening.iter().position(|id| *id == self.instance_id) {
+            opening.swap_remove(at);
+        }
+    }
+}
 
 impl OpenCanvases {
     pub(super) fn all(&self) -> Vec<OpenCanvas> {
-        self.0.lock().clone()
+        self.0.lock().open.clone()
     }
 
     pub(super) fn find(&self, instance_id: &str) -> Result<CanvasKey, RpcError> {
-        let open = self.0.lock();
-        let found = open
-            .iter()
-            .find(|canvas| *canvas.key.instance_id == *instance_id);
+        let places = self.0.lock();
+        let mut open = places.open.iter();
+        let found = open.find(|canvas| *canvas.key.instance_id == *instance_id);
         found.map(|canvas| canvas.key.clone()).ok_or_else(|| {
             RpcError::invalid_params(format!("no canvas is open with the id {instance_id:?}"))
         })
     }
 
-    /// Refuses another canvas if the session has too many open canvases.
-    pub(super) fn check_room(&self, instance_id: &str) -> Result<(), RpcError> {
-        if self.find(instance_id).is_ok() || self.0.lock().len() < OPEN_MAX {
-            return Ok(());
+    /// Reserves a place for a canvas.
+    ///
+    /// # Errors
+    /// Returns an error if the session has too many open canvases.
+    pub(super) fn reserve(&self, instance_id: &Arc<str>) -> Result<CanvasPlace<'_>, RpcError> {
+        let mut places = self.0.lock();
+        if !places.has_room(instance_id) {
+            let message =
+                format!("{OPEN_MAX} canvases are open in the session: close some of them");
+            return Err(RpcError::overloaded(message));
         }
-        let message = format!("{OPEN_MAX} canvases are open in the session: close some of them");
-        Err(RpcError::overloaded(message))
+        places.opening.push(Arc::clone(instance_id));
+        Ok(CanvasPlace {
+            all: self,
+            instance_id: Arc::clone(instance_id),
+        })
     }
 
-    /// Adds a canvas, or replaces the canvas with this id.
-    pub(super) fn put(&self, canvas: OpenCanvas) {
-        let mut open = self.0.lock();
-        let at = open
-            .iter()
-            .position(|other| other.key.instance_id == canvas.key.instance_id);
-        match at {
-            Some(at) => open[at] = canvas,
-            None => open.push(canvas),
+    /// Adds a canvas in its place, or replaces the canvas with this id.
+    pub(super) fn put(&self, place: CanvasPlace<'_>, canvas: OpenCanvas) {
+        {
+            let open = &mut self.0.lock().open;
+            let at = open
+                .iter()
+                .position(|other| other.key.instance_id == canvas.key.instance_id);
+            match at {
+                Some(at) => open[at] = canvas,
+                None => open.push(canvas),
+            }
         }
+        drop(place);
     }
 
     pub(super) fn remove(&self, instance_id: &str) {
-        let mut open = self.0.lock();
+        let open = &mut self.0.lock().open;
         open.retain(|canvas| *canvas.key.instance_id != *instance_id);
     }
 }

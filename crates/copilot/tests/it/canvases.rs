@@ -128,3 +128,25 @@ async fn canvases_of_an_earlier_session_stay_open() {
         .await;
     assert_eq!(listed, json!({ "openCanvases": [open("counter")] }));
 }
+
+/// Regression: parallel requests passed the limit, because an open canvas counted only after its client had answered.
+#[tokio::test]
+async fn parallel_requests_respect_the_limit() {
+    const LIMIT: usize = 256;
+    let server = TestServer::new(SCRIPT).await;
+    let mut client = server.client();
+    client.create("s", &counter()).await;
+    let mut ids = Vec::new();
+    for instance in 0..=LIMIT {
+        let opening = of(json!({ "canvasId": "counter", "instanceId": instance.to_string() }));
+        ids.push(client.send("session.canvas.open", &opening).await);
+    }
+    let refused = client.answer_to(ids[LIMIT]).await;
+    assert!(refused["error"].to_string().contains("256"), "{refused}");
+    for _ in 0..LIMIT {
+        answered(&mut client, "canvas.open", json!({})).await;
+    }
+    for id in &ids[..LIMIT] {
+        assert!(client.answer_to(*id).await["result"].is_object());
+    }
+}
