@@ -2,6 +2,7 @@
 //! is open.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use allstop_core::{MessageId, TurnNumber};
@@ -14,8 +15,10 @@ const FACTS_MAX: usize = 1_024;
 /// Maximum size of a message's facts in bytes. Larger attachments are left out of the event.
 const FACTS_BYTES_MAX: usize = 64 * 1_024;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ClientFacts {
+    /// Text that distinguishes the ids of this opening's notes from those of the earlier openings of the session.
+    opening: Arc<str>,
     known: Mutex<KnownFacts>,
     approves_all: AtomicBool,
 }
@@ -37,11 +40,23 @@ struct KnownFacts {
 pub(crate) struct SessionNote {
     /// The last turn before the event.
     pub after: TurnNumber,
-    /// Number of the note.
+    /// The opening of the session.
+    pub opening: Arc<str>,
+    /// Number of the note in its opening.
     pub number: usize,
     /// Type of the event.
     pub kind: &'static str,
     pub data: Value,
+}
+
+impl Default for ClientFacts {
+    fn default() -> Self {
+        Self {
+            opening: ulid::Ulid::generate().to_string().into(),
+            known: Mutex::default(),
+            approves_all: AtomicBool::default(),
+        }
+    }
 }
 
 impl ClientFacts {
@@ -101,6 +116,7 @@ impl ClientFacts {
         }
         let note = SessionNote {
             after,
+            opening: Arc::clone(&self.opening),
             number,
             kind,
             data,

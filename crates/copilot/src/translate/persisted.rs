@@ -156,7 +156,7 @@ impl PersistedEvent {
     }
 
     pub(crate) fn note(note: &SessionNote) -> Self {
-        let place = format!("note/{}/{}", note.after, note.number);
+        let place = format!("note/{}/{}", note.opening, note.number);
         Self::new(note.kind, place, note.data.clone())
     }
 

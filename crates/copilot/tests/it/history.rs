@@ -150,3 +150,30 @@ turns:
     let texts: Vec<_> = messages.map(|event| &event["data"]["content"]).collect();
     assert_eq!(texts, ["first", "second"]);
 }
+
+/// Regression: the numbers of these events began again with each opening of the session, and so did their ids.
+#[tokio::test]
+async fn ids_of_notes_are_new_after_a_resume() {
+    let server = TestServer::new("turns: [{replies: [{text: Done.}]}]").await;
+    let mut client = server.client();
+    let named = |name: &str| json!({ "sessionId": "s", "name": name });
+    let mut ids = Vec::new();
+    for name in ["one", "two"] {
+        if ids.is_empty() {
+            client.create("s", &json!({})).await;
+        } else {
+            let resume = json!({ "sessionId": "s", "suppressResumeEvent": true });
+            client.request("session.resume", &resume).await;
+        }
+        client.request("session.name.set", &named(name)).await;
+        let event = client
+            .take("the title", |message| {
+                message["params"]["event"]["type"] == "session.title_changed"
+            })
+            .await;
+        ids.push(event["params"]["event"]["id"].clone());
+        let of = json!({ "sessionId": "s" });
+        client.request("session.detach", &of).await;
+    }
+    assert_ne!(ids[0], ids[1]);
+}
