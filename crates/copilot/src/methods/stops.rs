@@ -22,11 +22,37 @@ use crate::translate::HostEvent;
 /// Maximum wait until the event `assistant.idle` is sent. This event precedes the answer to the stop.
 const IDLE_SENT_MAX: Duration = Duration::from_secs(1);
 
+/// Parameters of the official stops.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StopParams {
     session_id: String,
     reason: Option<String>,
+}
+
+/// Parameters of `allstop.stop`. A misspelt parameter is refused: the stop would have another extent.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ExtentParams {
+    session_id: String,
+    extent: Option<String>,
+    reason: Option<String>,
+}
+
+/// Parameters of `allstop.cancelToolCall`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct CallStopParams {
+    session_id: String,
+    tool_call_id: Option<String>,
+    reason: Option<String>,
+}
+
+/// Parameters of `allstop.preview`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PreviewParams {
+    session_id: String,
     extent: Option<String>,
     tool_call_id: Option<String>,
 }
@@ -125,7 +151,7 @@ fn begin_stop(
 ) -> BoxFuture<'static, MethodResult> {
     let feed = session.feed_of(client);
     let in_flight = AbortInFlight::new(feed.clone());
-    let stops_turn = session.session.is_busy() && !matches!(target, StopTarget::Call(_));
+    let stops_turn = session.session.has_turn() && !matches!(target, StopTarget::Call(_));
     let mut idles = feed.map(|feed| feed.idles.subscribe());
     if let Some(idles) = &mut idles {
         idles.mark_unchanged();
@@ -225,7 +251,7 @@ pub(super) fn cancel_call(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,
 ) -> Result<MethodAnswer, RpcError> {
-    let params: StopParams = read(params)?;
+    let params: CallStopParams = read(params)?;
     let session = open_session(cx, &params.session_id)?;
     let id = params.tool_call_id.as_deref();
     let id = CallId::new(id.ok_or_else(|| RpcError::invalid_params("`toolCallId` is missing"))?);
@@ -244,7 +270,7 @@ pub(super) fn cancel_call(
 
 /// `allstop.stop`: stops any extent.
 pub(super) fn stop(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
-    let params: StopParams = read(params)?;
+    let params: ExtentParams = read(params)?;
     let session = open_session(cx, &params.session_id)?;
     let target = target_of(params.extent.as_deref())?;
     let cause = cause_of(params.reason.as_deref());
@@ -271,7 +297,7 @@ pub(super) fn preview(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,
 ) -> Result<MethodAnswer, RpcError> {
-    let params: StopParams = read(params)?;
+    let params: PreviewParams = read(params)?;
     let session = open_session(cx, &params.session_id)?;
     let target = match (params.tool_call_id, params.extent) {
         (Some(call), _) => StopTarget::Call(CallId::new(call)),
