@@ -63,12 +63,10 @@ impl Agent {
     )]
     pub fn new(model: impl Model + 'static) -> AgentBuilder {
         let model: Arc<dyn Model> = Arc::new(model);
-        let model_name = model.name().into();
         AgentBuilder {
             parts: AgentParts {
                 name: None,
                 model,
-                model_name,
                 tools: Toolbox::default(),
                 settings: Settings::default(),
                 hooks: Vec::new(),
@@ -157,7 +155,6 @@ impl Agent {
         let parts = &self.parts;
         Self {
             parts: Arc::new(AgentParts {
-                model_name: model.name().into(),
                 model,
                 ..parts.with(parts.tools.filtered(|_| true), parts.settings.clone())
             }),

@@ -18,7 +18,6 @@ pub(crate) struct AgentParts {
     /// Name of the agent in traces.
     pub(crate) name: Option<Arc<str>>,
     pub(crate) model: Arc<dyn Model>,
-    pub(crate) model_name: Arc<str>,
     pub(crate) tools: Toolbox,
     pub(crate) settings: Settings,
     pub(crate) hooks: Vec<Arc<dyn Hook>>,
@@ -32,12 +31,16 @@ pub(crate) struct AgentParts {
 }
 
 impl AgentParts {
+    /// Name of the model for its next call.
+    pub(crate) fn model_name(&self) -> Arc<str> {
+        self.model.name().into()
+    }
+
     /// Copies the parts, with these tools and settings.
     pub(crate) fn with(&self, tools: Toolbox, settings: Settings) -> Self {
         Self {
             name: self.name.clone(),
             model: Arc::clone(&self.model),
-            model_name: Arc::clone(&self.model_name),
             tools,
             settings,
             hooks: self.hooks.clone(),
@@ -55,7 +58,7 @@ impl AgentParts {
 impl std::fmt::Debug for AgentParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Agent")
-            .field("model", &self.model_name)
+            .field("model", &self.model.name())
             .field("tools", &self.tools.now().declarations.len())
             .finish_non_exhaustive()
     }

@@ -39,7 +39,7 @@ impl WorkSpan {
         turn: TurnNumber,
         parent: Option<&TraceContext>,
     ) -> Self {
-        let (provider, model) = provider_and_model(&parts.model_name);
+        let (provider, model) = provider_and_model(parts.model.name());
         let agent = parts.name.as_deref();
         let span = tracing::info_span!(
             "turn",
@@ -84,7 +84,7 @@ impl WorkSpan {
 
     /// Span of one attempt of a model call.
     pub(crate) fn model_call(parts: &AgentParts, attempt: u32) -> Self {
-        let (provider, model) = provider_and_model(&parts.model_name);
+        let (provider, model) = provider_and_model(parts.model.name());
         let span = tracing::info_span!(
             "model_call",
             otel.name = span_name("chat", model),

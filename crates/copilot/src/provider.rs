@@ -319,6 +319,15 @@ impl ClientProviders {
         Some((named, name.unwrap_or(&model.id)))
     }
 
+    /// URL of the server of the session's model; `None` for the usual server of its provider.
+    pub(crate) fn base_url(&self, system: &System, model: Option<&str>) -> Option<String> {
+        let listed = || Some(&self.find(model?)?.0.provider);
+        match self.only.as_ref().or_else(listed) {
+            Some(provider) => provider.base_url.clone(),
+            None => system.config().model.base_url.clone(),
+        }
+    }
+
     /// Describes the provider of a model, or of the session's model; `None` if no client has named the provider.
     pub(crate) fn endpoint(&self, model: Option<&str>) -> Option<Value> {
         let listed = || Some(&self.find(model?)?.0.provider);

@@ -45,6 +45,9 @@ pub struct CopilotOptions {
     /// Answer to a permission question that no client of its session answers. If it is [`PermissionAnswer::Unanswered`],
     /// a question without a handler stays open.
     pub default_answer: PermissionAnswer,
+    /// Model of the configured provider that replaces the model of a session, if the provider limits the rate of its
+    /// requests and a client agrees. `None` if the server never switches.
+    pub auto_model: Option<Arc<str>>,
     /// Folder with the sockets of this user's processes. If another process has a session open and idle, the server takes
     /// the session over; `None` if it does not.
     pub sockets: Option<SocketFolder>,
@@ -60,6 +63,7 @@ impl CopilotOptions {
             version: version.into(),
             unattended_max: UNATTENDED_MAX_DEFAULT,
             default_answer: PermissionAnswer::Unanswered,
+            auto_model: None,
             sockets: None,
             settings_file: None,
         }
@@ -69,6 +73,14 @@ impl CopilotOptions {
     #[must_use]
     pub fn unattended_max(mut self, unattended_max: Duration) -> Self {
         self.unattended_max = unattended_max;
+        self
+    }
+
+    /// Sets the model that replaces the model of a session, if the provider limits the rate of its requests and a client
+    /// agrees.
+    #[must_use]
+    pub fn auto_model(mut self, auto_model: impl Into<Option<Arc<str>>>) -> Self {
+        self.auto_model = auto_model.into();
         self
     }
 

@@ -18,6 +18,9 @@ pub struct ModelError {
     pub hint: Option<String>,
     /// Time that the provider asks the caller to wait.
     pub retry_after: Option<Duration>,
+    /// Code of the error in the answer of the provider, such as `rate_limit_exceeded`. It is for display: decisions need
+    /// the kind.
+    pub code: Option<String>,
 }
 
 impl ModelError {
@@ -28,6 +31,7 @@ impl ModelError {
             message: message.into(),
             hint: None,
             retry_after: None,
+            code: None,
         }
     }
 
@@ -42,6 +46,13 @@ impl ModelError {
     #[must_use]
     pub fn with_retry_after(mut self, retry_after: Option<Duration>) -> Self {
         self.retry_after = retry_after;
+        self
+    }
+
+    /// Returns the error with the code of the provider.
+    #[must_use]
+    pub fn with_code(mut self, code: Option<String>) -> Self {
+        self.code = code;
         self
     }
 }

@@ -101,7 +101,8 @@ pub fn from_env(model: &str) -> Result<ProviderModel, ModelError> {
 
 /// A language model.
 pub trait Model: Send + Sync + fmt::Debug {
-    /// Name of the model in receipts of stops and in log records: `openai::gpt-x`, `script::demo.yaml`.
+    /// Name of the model in receipts of stops and in log records: `openai::gpt-x`, `script::demo.yaml`. A model that stands
+    /// for several models may change its name between two calls.
     fn name(&self) -> &str;
 
     /// Checks a request, and sends nothing. A call makes this check itself. By default, each request is valid.

@@ -41,6 +41,9 @@ impl fmt::Display for Cost {
     }
 }
 
+/// Sign of the currency of the listed prices.
+const DOLLAR: &str = "$";
+
 /// Prices of models: the configured price of the configured model, and the listed prices of common models.
 #[derive(Debug, Clone, Default)]
 pub struct ModelPrices {
@@ -65,6 +68,12 @@ impl ModelPrices {
         self
     }
 
+    /// Price of a model's tokens at this server in US dollars; `None` if it is unknown.
+    pub fn dollar_price(&self, model: &str, base_url: Option<&str>) -> Option<TokenPrice> {
+        let (price, currency) = self.price(model, base_url)?;
+        (*currency == *DOLLAR).then_some(price)
+    }
+
     fn price(&self, model: &str, base_url: Option<&str>) -> Option<(TokenPrice, Arc<str>)> {
         // A name with a provider belongs to that provider, also if a client has chosen the model of the session.
         let base_url = base_url.filter(|_| !model.contains("::"));
@@ -78,7 +87,7 @@ impl ModelPrices {
         if let Some(price) = own.price.as_ref().filter(|_| is_configured) {
             return Some((price.token_price(), price.currency.as_str().into()));
         }
-        Some((known_model(model, base_url)?.price?, "$".into()))
+        Some((known_model(model, base_url)?.price?, DOLLAR.into()))
     }
 }
 

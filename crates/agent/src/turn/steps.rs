@@ -41,9 +41,8 @@ impl RunningTurn<'_> {
         self.take_steered()?;
         let estimate = self.estimate_tokens();
         let at = self.now();
-        let step = self
-            .draft
-            .begin_step(&self.cx.parts.model_name, estimate, at)?;
+        let model_name = self.parts().model_name();
+        let step = self.draft.begin_step(&model_name, estimate, at)?;
         self.cx.controls.begin_step();
         self.activity.begin_step();
         self.pending.push(step.record.clone());
@@ -52,7 +51,7 @@ impl RunningTurn<'_> {
         self.flush().await?;
         self.cx.events.send(|| AgentEvent::StepStarted {
             step: step.step,
-            model: Arc::clone(&self.cx.parts.model_name),
+            model: model_name,
             is_guarded: self.parts().settings.answer.is_some()
                 || self.checks(GuardrailStage::Output),
         });

@@ -34,6 +34,15 @@ pub(crate) struct CopilotArgs {
     pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+    /// Model of the configured provider that replaces the model of a session, if the provider limits the rate of its
+    /// requests and the program agrees
+    #[arg(
+        long,
+        value_name = "MODEL",
+        env = "ALLSTOP_AUTO_MODEL",
+        help_heading = "Model"
+    )]
+    pub(crate) auto_model: Option<String>,
     #[command(flatten)]
     pub(crate) permissions: PermissionArgs,
     #[command(flatten)]

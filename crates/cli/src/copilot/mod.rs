@@ -175,6 +175,7 @@ async fn open(
     let options = CopilotOptions::new(env!("CARGO_PKG_VERSION"))
         .unattended_max(args.unattended.0)
         .default_answer(unasked(&args))
+        .auto_model(args.auto_model.as_deref().map(Arc::from))
         .sockets(host.sockets.clone())
         .settings_file(
             settings_folder

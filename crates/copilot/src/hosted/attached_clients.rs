@@ -29,6 +29,8 @@ pub(crate) struct ClientOptions {
     pub elicitation: bool,
     /// True if the client approves plans.
     pub plan_exit: bool,
+    /// True if the client answers questions about the switch to the auto model.
+    pub auto_mode: bool,
     /// True if the client answers requests for the tokens of MCP servers.
     pub mcp_tokens: bool,
     /// True if the client shows the views of MCP servers, which call tools.

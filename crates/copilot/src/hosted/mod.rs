@@ -4,24 +4,30 @@ mod advance_answers;
 mod ask_user;
 mod attached_clients;
 mod attendance;
+mod auto_mode;
+mod auto_mode_requests;
+mod auto_model;
 mod canvas_requests;
 mod canvases;
 mod client_facts;
 mod client_tools;
 mod client_work;
 mod command_queue;
+mod credit_limit;
 mod event_copy;
 mod exit_plan;
 mod feed;
 mod fixed_settings;
 mod forms;
 mod hooks;
+mod ignored_parameters;
 mod opening;
 mod program_files;
 mod program_tokens;
 mod prompt_sections;
 mod session_choice;
 mod session_files;
+mod session_models;
 mod session_servers;
 mod start_order;
 mod tool_requests;
@@ -40,7 +46,7 @@ use allstop_scope::{Scope, StopRequest};
 use allstop_session::{FormClient, Session, StopTarget};
 use allstop_tools::PermissionAnswer;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::{Semaphore, broadcast};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -48,10 +54,12 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 pub(crate) use attached_clients::{AttachedClient, AttachedClients, ClientOptions, FeedHandle};
+pub(crate) use auto_mode::SwitchConsent;
 pub(crate) use canvases::{CanvasProvider, ClientCanvases, DeclaredCanvas, OpenCanvas};
 pub(crate) use client_facts::{ClientFacts, SessionNote};
 pub(crate) use client_tools::{DeclaredTool, ToolSelection};
 pub(crate) use command_queue::{COMPACT, ClientCommandQueue};
+pub(crate) use credit_limit::SessionLimits;
 pub(crate) use feed::now;
 pub(crate) use fixed_settings::FixedSettings;
 pub(crate) use opening::OpenMode;
@@ -66,8 +74,11 @@ pub(crate) use workspace_state::{ClientMode, NameChange, WorkspaceState};
 
 use crate::secret_filter::SecretFilter;
 use crate::translate::{HostEvent, PersistedEvent};
+use auto_mode::AutoModeQuestions;
 use canvases::OpenCanvases;
 use client_tools::ClientTools;
+use ignored_parameters::IgnoredParameters;
+use session_models::SessionModels;
 
 /// Maximum wait until the clients have received the last events of a closed session.
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
@@ -85,6 +96,8 @@ pub(crate) struct HostedSession {
     /// Plan and files of the session.
     pub(crate) files: Arc<dyn SessionFileStore>,
     pub(crate) pending: UnansweredRequests,
+    pub(crate) auto_mode: Arc<AutoModeQuestions>,
+    models: SessionModels,
     /// Requests for the tokens of these servers.
     mcp_tokens: Arc<ProgramTokens>,
     pub(crate) commands: ClientCommandQueue,
@@ -111,6 +124,7 @@ pub(crate) struct HostedSession {
     /// A turn, and the calls of this turn that clients have cancelled individually. If a client cancels such a call
     /// again, the answer reports that no call was cancelled.
     cancelled: Mutex<(TurnNumber, HashSet<CallId>)>,
+    ignored: IgnoredParameters,
     choice: SessionChoice,
     settings: FixedSettings,
     version: Arc<str>,
@@ -127,7 +141,15 @@ impl HostedSession {
 
     /// Returns the name of the session's model; `None` if neither the configuration nor a client has chosen a model.
     pub(crate) fn model_name(&self) -> Option<&Arc<str>> {
-        self.choice.model_name.as_ref()
+        let auto_model = self.models.auto_model.as_ref();
+        let switched = auto_model.and_then(|models| models.switched_name());
+        switched.or(self.choice.model_name.as_ref())
+    }
+
+    /// Limits of the cost; `None` without a limit.
+    pub(crate) fn limits(&self) -> Option<SessionLimits> {
+        let limits = self.choice.limits;
+        limits.max_ai_credits.is_some().then_some(limits)
     }
 
     pub(crate) fn reasoning_effort(&self) -> Option<ReasoningEffort> {
@@ -141,10 +163,14 @@ impl HostedSession {
 
     /// Returns the parts of the session, with the tools that clients have declared since it was opened.
     pub(crate) fn choice(&self) -> SessionChoice {
-        SessionChoice {
+        let mut choice = SessionChoice {
             declared: Some(self.tools.declared()),
             ..self.choice.clone()
+        };
+        if let Some(models) = &self.models.auto_model {
+            models.apply_to(&mut choice);
         }
+        choice
     }
 
     pub(crate) fn attached_clients(&self) -> Vec<AttachedClient> {
@@ -169,7 +195,7 @@ impl HostedSession {
     /// Returns the first setting whose requested value differs from the value of the session.
     pub(crate) fn difference(&self, choice: &SessionChoice) -> Option<&'static str> {
         let mut requested = choice.requested.clone();
-        if choice.model_name == self.choice.model_name {
+        if choice.model_name.as_ref() == self.model_name() {
             // Another name for the same model, such as a name that the server replaces by the configured model.
             requested.model = None;
         }
@@ -184,6 +210,13 @@ impl HostedSession {
     pub(crate) fn send_host_event(&self, event: HostEvent) {
         // If no client is attached, the event is not needed.
         drop(self.host_events.send(event));
+    }
+
+    /// Warns the clients of each parameter of this method that has no effect, once while the session is open.
+    pub(crate) fn warn_of_ignored(&self, method: &str, others: &Map<String, Value>) {
+        for message in self.ignored.warnings(method, others) {
+            self.send_host_event(HostEvent::NotOffered { message });
+        }
     }
 
     /// Sends an event that the history does not contain to all clients.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use allstop_agent::Hook;
 use allstop_core::receipt::ItemKind;
@@ -20,11 +20,14 @@ use tokio::sync::{Semaphore, broadcast};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::client_tools::{ChosenTools, ClientTools};
+use super::auto_model::SwitchRequests;
+use super::client_tools::{ChosenTools, ClientTools, ToolGeneration};
 use super::exit_plan::PlanExit;
 use super::hooks::{ClientHooks, HookRequests};
+use super::ignored_parameters::IgnoredParameters;
 use super::program_files::ProgramFiles;
 use super::session_files::{FolderFiles, SessionFileStore};
+use super::session_models::SessionModels;
 use super::{
     ClientCommandQueue, FixedSettings, HostedSession, ProgramTokens, SessionChoice, SessionServers,
     StartOrder, UnansweredRequests, WorkspaceState, now,
@@ -89,6 +92,10 @@ fn with_found_agents(
     found: &Definitions,
 ) -> Result<SessionChoice, StartError> {
     let mut choice = choice.clone();
+    let problems = found.problems.iter();
+    choice
+        .not_offered
+        .extend(problems.map(|problem| problem.as_str().into()));
     let agents = found.agents.values().cloned();
     choice.parts.found_agents = agents.map(ClientAgent::of_file).collect();
     if let Some(name) = &choice.parts.agent
@@ -201,19 +208,26 @@ async fn with_sections(
     Ok(setup.system_prompt(SystemPrompt::Composed(Arc::new(prompt))))
 }
 
-/// Creates or resumes a session with this setup.
+/// Creates or resumes a session with this setup. If this fails, ends the servers of the session.
 async fn open_session(
     system: &System,
     id: SessionId,
     mode: OpenMode,
-    setup: SessionSetup,
+    (setup, servers): (SessionSetup, Option<&SessionServers>),
     choice: &mut SessionChoice,
 ) -> Result<OpenSession, StartError> {
-    let setup = with_sections(system, &id, setup, choice).await?;
-    match mode {
-        OpenMode::Create => system.new_session(Some(id), setup).await,
-        OpenMode::Resume => system.resume_session(id, setup).await,
+    let opening = async {
+        let setup = with_sections(system, &id, setup, choice).await?;
+        match mode {
+            OpenMode::Create => system.new_session(Some(id), setup).await,
+            OpenMode::Resume => system.resume_session(id, setup).await,
+        }
+    };
+    let opened = opening.await;
+    if let (Err(_), Some(servers)) = (&opened, servers) {
+        servers.close().await;
     }
+    opened
 }
 
 /// Mode in which a session is opened.
@@ -240,6 +254,12 @@ impl HostedSession {
         let used_folder = folder.clone().unwrap_or_else(|| system.folder().to_owned());
         let skills = read_definitions(server, choice, &used_folder).await?;
         let mut choice = with_found_agents(choice, &skills)?;
+        let (models, model) = SessionModels::of(
+            system,
+            server.options().auto_model.as_deref(),
+            &mut choice,
+            before.map(|before| &before.models),
+        )?;
         let attached_clients = choice.providers.route.bind(&id);
         let tools = ClientTools::new(
             choice.filter_of_agent(),
@@ -268,7 +288,7 @@ impl HostedSession {
         let chosen_tools = chosen_tools(&choice, &tools, (&state, &files), requests);
         let setup = SessionSetup::default()
             .recipient(QuestionRecipient::Subscribers)
-            .model(choice.session_model(system))
+            .model(model)
             .folder(folder)
             .system_prompt(choice.prompt_of_agent())
             .reasoning_effort(choice.reasoning_effort)
@@ -283,15 +303,8 @@ impl HostedSession {
             // After an abort, the user of an SDK continues from the completed steps.
             .stop_policy(StopPolicy::Keep)
             .call_texts(Arc::new(call_texts()));
-        let opened = match open_session(system, id, mode, setup, &mut choice).await {
-            Ok(opened) => opened,
-            Err(error) => {
-                if let Some(servers) = servers {
-                    servers.close().await;
-                }
-                return Err(error);
-            }
-        };
+        let opening = (setup, servers.as_ref());
+        let opened = open_session(system, id, mode, opening, &mut choice).await?;
         let label = format!("session/{}/clients", opened.session.id());
         let scope = server.connections().child(label, ScopeOptions::default());
         let hosted = Arc::new(Self {
@@ -308,6 +321,8 @@ impl HostedSession {
             state,
             files,
             pending: UnansweredRequests::default(),
+            auto_mode: before.map_or_else(Arc::default, |before| Arc::clone(&before.auto_mode)),
+            models,
             mcp_tokens,
             commands: ClientCommandQueue::default(),
             starts: StartOrder::default(),
@@ -321,29 +336,45 @@ impl HostedSession {
             feeds: TaskTracker::new(),
             no_more_calls: CancellationToken::new(),
             cancelled: Mutex::new((TurnNumber(0), HashSet::new())),
+            ignored: IgnoredParameters::default(),
             choice,
             settings,
             version: Arc::clone(&server.options().version),
             secrets: Arc::clone(server.secrets()),
             default_answer: server.options().default_answer.clone(),
         });
-        if let Some(generation) = generation {
-            hosted.forward(generation);
-        }
-        hosted.begin_files(mode).await?;
+        hosted.begin(system, mode, generation).await?;
         Ok(hosted)
     }
 
-    /// Writes the first files of the session, if a program stores them, and begins to copy the events.
+    /// Connects the session with its models and its clients' tools. Writes the first files of the session, if a program
+    /// stores them, and begins to copy the events.
     ///
     /// # Errors
-    /// Returns the error of the program. The session is then closed.
-    async fn begin_files(self: &Arc<Self>, mode: OpenMode) -> Result<(), StartError> {
+    /// Returns the error of the program. The session is then closed, and a new session is removed.
+    async fn begin(
+        self: &Arc<Self>,
+        system: &System,
+        mode: OpenMode,
+        generation: Option<ToolGeneration>,
+    ) -> Result<(), StartError> {
+        if let Some(models) = &self.models.auto_model {
+            let session: Weak<dyn SwitchRequests> = Arc::<Self>::downgrade(self);
+            models.bind(session);
+        }
+        if let Some(generation) = generation {
+            self.forward(generation);
+        }
         if self.choice.client.files_folder().is_none() {
             return Ok(());
         }
         if let Err(error) = self.describe_in_files().await {
             drop(self.close(Cause::new(CauseKind::Failure)).await);
+            if mode == OpenMode::Create
+                && let Err(error) = system.remove_session(self.id()).await
+            {
+                tracing::warn!(%error, "a session that was not created is still stored");
+            }
             return Err(StartError {
                 kind: StartErrorKind::Store,
                 message: format!("the program cannot store the files of the session: {error}"),

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::attached_clients::ClientOptions;
 use super::canvases::ClientCanvases;
 use super::client_tools::{DeclaredTool, ToolSelection};
+use super::credit_limit::SessionLimits;
 use super::fixed_settings::FixedSettings;
 use crate::client_parts::{ClientAgent, ClientParts};
 use crate::connection::Client;
@@ -23,6 +24,8 @@ pub(crate) struct SessionChoice {
     pub model_name: Option<Arc<str>>,
     /// False if the model gets no images.
     pub sees_images: bool,
+    /// Limits of the cost.
+    pub limits: SessionLimits,
     pub providers: ClientProviders,
     pub reasoning_effort: Option<ReasoningEffort>,
     pub parts: ClientParts,
@@ -81,6 +84,9 @@ impl SessionChoice {
         if !requested.further.contains_key("modelCapabilities") {
             choice.sees_images = before.sees_images;
         }
+        if !requested.further.contains_key("sessionLimits") {
+            choice.limits = before.limits;
+        }
         if !requested.further.contains_key("infiniteSessions") {
             choice.compaction = before.compaction;
         }
@@ -124,7 +130,16 @@ impl SessionChoice {
             return self.model.clone();
         }
         let model = self.model.as_ref().unwrap_or_else(|| system.model());
-        Some(Arc::new(TextOnlyModel::new(Arc::clone(model))))
+        Some(self.as_shown(Arc::clone(model)))
+    }
+
+    /// Returns the model without images, if the client has switched off the vision of its model.
+    pub(super) fn as_shown(&self, model: Arc<dyn Model>) -> Arc<dyn Model> {
+        if self.sees_images {
+            model
+        } else {
+            Arc::new(TextOnlyModel::new(model))
+        }
     }
 
     /// System prompt with the instructions of the selected agent.

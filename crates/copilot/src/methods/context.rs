@@ -165,7 +165,7 @@ fn snapshot(session: &HostedSession) -> Value {
         "workingDirectory": session.folder(),
         "currentMode": session.state.mode(),
         "selectedModel": session.model_name(),
-        "sessionLimits": null,
+        "sessionLimits": session.limits(),
         "workspace": workspace,
     });
     if let Some(name) = name {

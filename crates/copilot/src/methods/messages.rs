@@ -53,6 +53,8 @@ struct SendParams {
     timeout_ms: Option<u64>,
     /// Extension of `session.sendAndWait`: the maximum wait without an event of the session.
     inactivity_ms: Option<u64>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 /// An attachment of a message, as far as the model can receive it.
@@ -253,6 +255,7 @@ pub(super) fn send_text(
 
 fn begin_turn(cx: &MethodCx<'_>, session: Arc<HostedSession>, params: &SendParams) -> MethodResult {
     let message = sent(&session, params)?;
+    session.warn_of_ignored("session.send", &params.others);
     cx.server
         .send_lifecycle(LifecycleKind::Updated, session.id());
     let answer = json!({ "messageId": message.id });
@@ -291,6 +294,7 @@ pub(super) fn send_and_wait(
     let params: SendParams = read(params)?;
     let session = open_session(cx, &params.session_id)?;
     let message = sent(&session, &params)?;
+    session.warn_of_ignored("session.sendAndWait", &params.others);
     cx.server
         .send_lifecycle(LifecycleKind::Updated, session.id());
     let limit = params.timeout_ms.map(Duration::from_millis);

@@ -6,6 +6,7 @@
 mod absent;
 mod agents;
 mod answers;
+mod auto_mode;
 mod canvases;
 mod carried;
 mod commands;
@@ -112,7 +113,15 @@ const METHODS: &[(&str, BeginMethod)] = &[
     ("agentRegistry.spawn", pending::no_agents),
     ("session.ui.handlePendingUserInput", pending::late),
     ("session.ui.handlePendingSampling", pending::late),
-    ("session.ui.handlePendingAutoModeSwitch", pending::late),
+    ("session.ui.handlePendingAutoModeSwitch", auto_mode::answer),
+    (
+        "session.ui.registerDirectAutoModeSwitchHandler",
+        auto_mode::register,
+    ),
+    (
+        "session.ui.unregisterDirectAutoModeSwitchHandler",
+        auto_mode::unregister,
+    ),
     ("session.ui.handlePendingExitPlanMode", pending::late),
     (
         "session.ui.handlePendingSessionLimitsExhausted",

@@ -19,7 +19,8 @@ use super::model_capabilities::ModelCapabilities;
 use crate::client_parts::{ClientAgent, ClientParts, ClientServer, EnvValueMode};
 use crate::hosted::{
     CanvasProvider, ClientCanvases, ClientOptions, DeclaredCanvas, DeclaredTool, FixedSettings,
-    OpenCanvas, RequestedPrompt, ResumeChoice, SectionChanges, SessionChoice, ToolSelection,
+    OpenCanvas, RequestedPrompt, ResumeChoice, SectionChanges, SessionChoice, SessionLimits,
+    ToolSelection,
 };
 use crate::provider::{
     ClientProviders, ListedModelParams, NamedProviderParams, ProviderParams, is_set,
@@ -57,6 +58,7 @@ pub(super) struct OpenParams {
     reasoning_effort: Option<ReasoningEffort>,
     request_elicitation: Option<bool>,
     request_exit_plan_mode: Option<bool>,
+    request_auto_mode_switch: Option<bool>,
     request_mcp_apps: Option<bool>,
     model_capabilities: Option<ModelCapabilities>,
     client_name: Option<String>,
@@ -73,6 +75,7 @@ pub(super) struct OpenParams {
     disabled_skills: Option<BTreeSet<String>>,
     enable_config_discovery: Option<bool>,
     infinite_sessions: Option<InfiniteSessionParams>,
+    session_limits: Option<SessionLimits>,
     #[serde(flatten)]
     others: Map<String, Value>,
 }
@@ -92,7 +95,7 @@ struct DefaultAgentParams {
 }
 
 /// Parts of a session that a client can request and that this server does not offer.
-const NOT_OFFERED: [&str; 20] = [
+const NOT_OFFERED: [&str; 19] = [
     "additionalDirectories",
     "agentDirectories",
     "configDir",
@@ -111,7 +114,6 @@ const NOT_OFFERED: [&str; 20] = [
     "reasoningSummary",
     "requestCanvasRenderer",
     "sandboxConfig",
-    "sessionLimits",
     "toolSearch",
 ];
 
@@ -149,7 +151,11 @@ pub(super) fn choice_of(
     mut params: OpenParams,
 ) -> Result<SessionChoice, RpcError> {
     let server = cx.server;
-    let not_offered = not_offered(&params);
+    let mut not_offered = not_offered(&params);
+    if params.request_auto_mode_switch == Some(true) && server.options().auto_model.is_none() {
+        let message = "`requestAutoModeSwitch` has no effect: start the server with `--auto-model`";
+        not_offered.push(message.into());
+    }
     check_tools(params.tools.as_deref().unwrap_or_default())?;
     let system_message = params.system_message.take();
     let system_message = system_message.map(SystemMessageParams::requested);
@@ -201,6 +207,7 @@ pub(super) fn choice_of(
         sees_images: params
             .model_capabilities
             .is_none_or(ModelCapabilities::sees_images),
+        limits: params.session_limits.unwrap_or_default(),
         providers,
         reasoning_effort: params.reasoning_effort,
         parts,
@@ -219,6 +226,7 @@ pub(super) fn choice_of(
             user_input: params.request_user_input.unwrap_or(false),
             elicitation: params.request_elicitation.unwrap_or(false),
             plan_exit: params.request_exit_plan_mode.unwrap_or(false),
+            auto_mode: params.request_auto_mode_switch.unwrap_or(false),
             // The SDKs name this handler after the session is open.
             mcp_tokens: false,
             mcp_apps: params.request_mcp_apps.unwrap_or(false),
@@ -249,6 +257,7 @@ fn further(params: &OpenParams) -> BTreeMap<&'static str, Value> {
         ("excludedBuiltinAgents", json!(params.excluded_agents)),
         ("infiniteSessions", json!(params.infinite_sessions)),
         ("modelCapabilities", json!(params.model_capabilities)),
+        ("sessionLimits", json!(params.session_limits)),
         ("agent", json!(params.agent)),
         (
             "skillDirectories",

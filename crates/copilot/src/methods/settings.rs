@@ -6,11 +6,11 @@ use allstop_jsonrpc::RpcError;
 use allstop_model::ReasoningEffort;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::method::{MethodAnswer, MethodCx, later, open_session, read, ready};
 use super::open::reopen;
-use crate::hosted::SessionChoice;
+use crate::hosted::{SessionChoice, SessionLimits};
 use crate::server::CopilotServer;
 
 #[derive(Deserialize)]
@@ -22,10 +22,12 @@ struct SettingsParams {
     manage_schedule_enabled: Option<bool>,
     #[serde(flatten)]
     changes: SettingChanges,
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 /// Options that the open session changes.
-#[derive(Default, PartialEq, Eq, Deserialize)]
+#[derive(Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SettingChanges {
     model: Option<String>,
@@ -33,6 +35,22 @@ struct SettingChanges {
     working_directory: Option<PathBuf>,
     available_tools: Option<Vec<String>>,
     excluded_tools: Option<Vec<String>>,
+    /// Null removes the limits.
+    #[serde(deserialize_with = "present")]
+    session_limits: Option<LimitsChange>,
+}
+
+/// New limits; `None` removes the limits.
+#[derive(Clone, Copy, PartialEq, Deserialize)]
+struct LimitsChange(Option<SessionLimits>);
+
+/// Reads a value that is present, also null.
+fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
 }
 
 pub(super) fn begin(
@@ -46,14 +64,19 @@ pub(super) fn begin(
     match method {
         "session.options.update" => {
             check(&params)?;
+            session.warn_of_ignored(method, &params.others);
             let changes = params.changes;
             if changes == SettingChanges::default() {
                 return ready(json!({ "success": true }));
             }
-            let of_server = server.clone();
+            let (of_server, limits) = (server.clone(), changes.session_limits);
             let change = move |choice: &mut SessionChoice| changes.apply(&of_server, choice);
             Ok(later(async move {
-                reopen(server, session.id().clone(), "options", change).await?;
+                let session = reopen(server, session.id().clone(), "options", change).await?;
+                if let Some(LimitsChange(limits)) = limits {
+                    let data = json!({ "sessionLimits": limits });
+                    session.note("session.session_limits_changed", data);
+                }
                 Ok(json!({ "success": true }))
             }))
         }
@@ -72,6 +95,11 @@ impl SettingChanges {
         }
         if let Some(effort) = self.reasoning_effort {
             choice.reasoning_effort = Some(effort);
+        }
+        if let Some(LimitsChange(limits)) = self.session_limits {
+            choice.limits = limits.unwrap_or_default();
+            let further = &mut choice.requested.further;
+            further.insert("sessionLimits", json!(choice.limits));
         }
         if let Some(folder) = self.working_directory {
             choice.folder = Some(folder);

@@ -115,6 +115,18 @@ async fn wrong_parameters_are_refused() {
             json!({ "sessionId": "s", "extent": "everything" }),
         ),
         (
+            "allstop.stop",
+            json!({ "sessionId": "s", "extend": "session" }),
+        ),
+        (
+            "allstop.preview",
+            json!({ "sessionId": "s", "toolcallId": "c" }),
+        ),
+        (
+            "allstop.cancelToolCall",
+            json!({ "sessionId": "s", "toolCallId": "c", "why": "x" }),
+        ),
+        (
             "session.tools.handlePendingToolCall",
             json!({ "sessionId": "s" }),
         ),
@@ -133,6 +145,13 @@ async fn wrong_parameters_are_refused() {
         text.contains("`extent`") && text.contains("turn_and_background"),
         "{answer}"
     );
+    let misspelt = json!({ "sessionId": "s", "extend": "session" });
+    let answer = client.answer("allstop.stop", &misspelt).await;
+    let text = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(
+        text.contains("`extend`") && text.contains("`extent`"),
+        "{answer}"
+    );
     for method in [
         "session.nothing",
         "session.tasks.nothing",
@@ -145,6 +164,41 @@ async fn wrong_parameters_are_refused() {
     let message = json!({ "sessionId": "s", "prompt": "hello" });
     let answer = client.request("session.sendAndWait", &message).await;
     assert_eq!(answer["response"]["data"]["content"], "Hello.", "{answer}");
+}
+
+#[tokio::test]
+async fn ignored_parameters_cause_one_warning_each() {
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    let message = json!({
+        "sessionId": "s", "prompt": "hello", "requiredTool": "view", "prepend": false, "source": null,
+    });
+    for _ in 0..2 {
+        client.request("session.sendAndWait", &message).await;
+        client.event("session.idle").await;
+    }
+    let options = json!({ "sessionId": "s", "verbosity": "low", "coauthorEnabled": false });
+    client.request("session.options.update", &options).await;
+    client
+        .take("the second warning", |message| {
+            message["params"]["event"]["data"]["message"]
+                .as_str()
+                .is_some_and(|text| text.contains("verbosity"))
+        })
+        .await;
+    let warnings = client.seen().iter().filter_map(|message| {
+        let event = &message["params"]["event"];
+        let is_warning = event["type"] == "session.warning";
+        is_warning.then(|| event["data"]["message"].as_str().expect("a text"))
+    });
+    assert_eq!(
+        warnings.collect::<Vec<_>>(),
+        [
+            "`requiredTool` of `session.sendAndWait` is not offered and has no effect",
+            "`verbosity` of `session.options.update` is not offered and has no effect",
+        ]
+    );
 }
 
 /// While a request is in progress, its id cannot be used for another request.

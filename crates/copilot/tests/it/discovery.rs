@@ -107,3 +107,20 @@ async fn servers_of_the_configuration_and_of_clients_are_found() {
     let expected = [server("configured", "stdio"), server("stored", "http")];
     assert_eq!(found["servers"], json!(expected));
 }
+
+#[tokio::test]
+async fn invalid_agent_file_causes_a_warning() {
+    let server = TestServer::new(SCRIPT).await;
+    write(
+        server.folder(),
+        ".github/agents/broken.agent.md",
+        "---\ndescription: [\n---\nReview.",
+    );
+    let mut client = server.client();
+    client
+        .create("s", &json!({ "enableConfigDiscovery": true }))
+        .await;
+    let warning = client.event("session.warning").await;
+    let text = warning["message"].as_str().expect("a text");
+    assert!(text.contains("broken.agent.md"), "{text}");
+}

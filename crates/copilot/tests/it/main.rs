@@ -1,10 +1,12 @@
 //! Tests of the server through its public interface: clients that write frames by hand, and a scripted model.
 
 mod access;
+mod auto_mode;
 mod bad_input;
 mod canvases;
 mod carried_requests;
 mod compaction;
+mod credit_limits;
 mod discovery;
 mod elicitation;
 mod extensions;

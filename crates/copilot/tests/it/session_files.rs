@@ -174,6 +174,9 @@ async fn failures_of_the_program_are_reported() {
             .contains("the disk is full"),
         "{refused}"
     );
+    // Nothing of the refused session is left.
+    let list = program.request("session.list", &json!({})).await;
+    assert_eq!(list, json!({ "sessions": [] }));
     program.is_full = false;
     program
         .request("session.create", &json!({ "sessionId": "s2" }))

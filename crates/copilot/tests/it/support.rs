@@ -22,6 +22,11 @@ pub(crate) const SOON: Duration = Duration::from_secs(30);
 /// Size in bytes of the buffer between the two sides of a connection.
 const PIPE_BYTES: usize = 64 * 1024;
 
+/// Options of a server that reports the version of these tests.
+pub(crate) fn test_options() -> CopilotOptions {
+    CopilotOptions::new("1.2.3")
+}
+
 /// A server with a model that follows a script.
 pub(crate) struct TestServer {
     server: CopilotServer,
@@ -49,52 +54,49 @@ impl TestServer {
         default_answer: PermissionAnswer,
     ) -> Self {
         let in_memory = |_: &Path| StoreChoice::Memory;
-        Self::stored(config, script, unattended_max, default_answer, in_memory).await
+        let options = test_options()
+            .unattended_max(unattended_max)
+            .default_answer(default_answer);
+        Self::stored(config, script, options, in_memory).await
+    }
+
+    /// Creates a server with these options.
+    pub(crate) async fn with_options(config: &str, script: &str, options: CopilotOptions) -> Self {
+        let in_memory = |_: &Path| StoreChoice::Memory;
+        Self::stored(config, script, options, in_memory).await
     }
 
     /// Creates a server whose log is a file, so that [`TestServer::files_with`] finds its texts.
     pub(crate) async fn on_disk(script: &str) -> Self {
         let in_file = |place: &Path| StoreChoice::Sqlite(place.join("store.db"));
-        let unattended_max = Duration::from_mins(1);
-        Self::stored(
-            "",
-            script,
-            unattended_max,
-            PermissionAnswer::Unanswered,
-            in_file,
-        )
-        .await
+        Self::stored("", script, test_options(), in_file).await
     }
 
     async fn stored(
         config: &str,
         script: &str,
-        unattended_max: Duration,
-        default_answer: PermissionAnswer,
+        options: CopilotOptions,
         store: impl FnOnce(&Path) -> StoreChoice,
     ) -> Self {
         let place = TempDir::new().expect("a temporary folder");
         let model = ScriptedModel::parse("test.yaml", script).expect("the script is right");
         let config = Config::parse(Path::new("test.toml"), config);
         let config = config.expect("the configuration is right");
-        let options = SystemOptions::new(config, place.path())
+        let system = SystemOptions::new(config, place.path())
             .model(ModelChoice::Given(Arc::new(model)))
             .store(store(place.path()))
             .spill_folder(place.path().join("output"))
             .scopes(RootOptions::single_runtime());
-        let root = options.root();
+        let root = system.root();
         let child = |label: &'static str| {
             let child = root.child(label, ScopeOptions::default());
             child.expect("nothing is stopped")
         };
         let clients = child("clients");
-        let system = System::open_in(child("agent"), options).await;
+        let system = System::open_in(child("agent"), system).await;
         let system = system.expect("the system opens");
         system.start_servers().await.expect("nothing is stopped");
-        let options = CopilotOptions::new("1.2.3")
-            .unattended_max(unattended_max)
-            .default_answer(default_answer)
-            .settings_file(place.path().join("settings/settings.json"));
+        let options = options.settings_file(place.path().join("settings/settings.json"));
         Self {
             server: CopilotServer::new(Arc::new(system), child("connections"), options),
             clients,

@@ -191,7 +191,8 @@ impl ErrorContext {
         };
         let mut error = self
             .make(kind, &message)
-            .with_retry_after(retry_after(headers));
+            .with_retry_after(retry_after(headers))
+            .with_code(self.short_code(&text));
         error.hint = match kind {
             ModelErrorKind::Invalid if is_answer_format_refused(&text) => {
                 Some(ANSWER_FORMAT_REFUSED.into())
@@ -250,8 +251,11 @@ impl ErrorContext {
             }
             _ => None,
         };
+        let code = self.short_code(&text);
         let message = text.message.unwrap_or_else(|| body.to_string());
-        let mut error = self.make(kind, &format!("{} {did}: {message}", self.url));
+        let mut error = self
+            .make(kind, &format!("{} {did}: {message}", self.url))
+            .with_code(code);
         error.hint = hint.map(Into::into);
         error
     }
@@ -305,6 +309,11 @@ impl ErrorContext {
 
     fn make(&self, kind: ModelErrorKind, message: &str) -> ModelError {
         ModelError::new(kind, self.one_line(message))
+    }
+
+    /// Returns the code of an error, in one line without secrets.
+    fn short_code(&self, text: &ProviderErrorText) -> Option<String> {
+        text.code.as_deref().map(|code| self.one_line(code))
     }
 
     /// Shortens a text to one line of limited length, and removes secrets.

@@ -1,4 +1,4 @@
-//! Price of a model, for display only.
+//! Price of a model, for the display of costs and for limits of clients.
 
 use allstop_model::TokenPrice;
 use schemars::JsonSchema;

@@ -56,7 +56,8 @@ pub struct ModelConfig {
     /// Number of tokens in the context window of the model. A conversation of three quarters of this length is shortened.
     /// Default: the known window of a common model.
     pub context_window: Option<u64>,
-    /// Price of the model's tokens, only to display the cost. Default: the listed price of a common model.
+    /// Price of the model's tokens, to display the cost and for limits of clients in AI credits. Default: the listed price of
+    /// a common model.
     pub price: Option<PriceConfig>,
 }
 

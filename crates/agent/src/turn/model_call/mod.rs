@@ -164,8 +164,8 @@ impl RunningTurn<'_> {
     async fn attempt(&mut self, step: &StepStart) -> ModelAttempt {
         let answer = Arc::new(SharedAnswer::new());
         let receiver = self.receiver(Arc::clone(&answer));
-        let spec = WorkSpec::new(ItemKind::ModelCall, Arc::clone(&self.cx.parts.model_name))
-            .id(step.id.as_str());
+        let spec =
+            WorkSpec::new(ItemKind::ModelCall, self.parts().model_name()).id(step.id.as_str());
         let spawned = self.work.spawn_reporting(spec, |registration| {
             receiver.receive(registration).in_current_span()
         });
@@ -217,7 +217,7 @@ impl RunningTurn<'_> {
             Err(_) if self.work.is_stopped() => return ModelCallEnd::Stopped,
             Err(lost) => lost,
         };
-        let name = &self.cx.parts.model_name;
+        let name = self.parts().model.name();
         ModelCallEnd::Failed(match lost {
             WorkLost::Panicked => ModelError::new(
                 ModelErrorKind::Panicked,
