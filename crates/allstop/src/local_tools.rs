@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use allstop_session::AgentRequest;
+use allstop_session::{AgentRequest, marker_prefix};
 use allstop_tools::{BackgroundHost, OutputFolder, ShellConfig, Tool, Workspace, builtin_tools};
 
 /// Creates the tools that act on this machine, for [`SessionBuilder::tools`](crate::SessionBuilder::tools). File tools work
@@ -23,8 +23,8 @@ pub fn local_tools(
     let workspace = Arc::new(Workspace::new(&folder)?);
     let output = Arc::new(OutputFolder::new(output));
     Ok(move |session: &AgentRequest| {
-        let shell =
-            ShellConfig::new(&folder, Arc::clone(&output)).marker_prefix(session.session.as_str());
+        let shell = ShellConfig::new(&folder, Arc::clone(&output))
+            .marker_prefix(marker_prefix(&session.session));
         let host: Arc<dyn BackgroundHost> = Arc::clone(&session.background) as _;
         builtin_tools(&workspace, shell, &host)
     })

@@ -108,6 +108,7 @@ pub use platform::{
 pub use reattach_error::ReattachError;
 pub use spec::{ContainmentChoice, MARKER_VARIABLE, ProcessSpec};
 pub use status::{
-    ExitInfo, ProcessSignal, ProcessStatus, ProcessWaitError, SearchReason, TreeMember,
+    ExitInfo, MarkedProcess, ProcessSignal, ProcessStatus, ProcessWaitError, SearchReason,
+    TreeMember,
 };
 pub use status_channel::{StatusReceiver, StatusSender};

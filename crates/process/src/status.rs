@@ -162,6 +162,18 @@ impl From<ProcessSignal> for rustix::process::Signal {
     }
 }
 
+/// A living process with a marker in its environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MarkedProcess {
+    /// The marker: a unique value for each call (launched command).
+    pub marker: Arc<str>,
+    /// The process.
+    pub member: TreeMember,
+    /// The nearest ancestor without this marker. This is the keeper of the call while the keeper runs. `None` if the
+    /// ancestor has ended or is invisible from here.
+    pub parent: Option<ProcessIdentity>,
+}
+
 /// A living process of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeMember {

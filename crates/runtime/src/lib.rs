@@ -64,6 +64,6 @@ pub use system::{
     AutoCompaction, BUILTIN_SCRIPTS, BuiltinScript, InterruptedTurn, ModelChoice, OpenSession,
     OrphanedWork, QuestionRecipient, SessionMcpServer, SessionSetup, SessionTools, StoreChoice,
     System, SystemOptions, SystemPrompt, SystemStore, check_requests, is_secret_variable,
-    marker_prefix, mcp_login_options, mcp_servers, open_model, open_store, open_store_for_reading,
+    mcp_login_options, mcp_servers, open_model, open_store, open_store_for_reading,
     rules_of_absent_servers, scan_orphans, unusable_project_servers, without_exempted,
 };

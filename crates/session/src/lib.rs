@@ -59,9 +59,11 @@
 //! - `stop` accepts stops; `stop_plan` defines the targets of stops and finds the scopes that a stop covers;
 //!   `stop_handle` is the handle of an accepted stop.
 //! - `orphan_scan` compares the background work in the log with the running processes. `orphans` lists the work that
-//!   runs without this process, and `orphan_stop` stops it.
+//!   runs without this process, and `orphan_stop` stops it. `orphaned_calls` finds processes of calls whose owner and
+//!   keeper were killed, by the markers of `call_marker`.
 
 mod answer_result;
+mod call_marker;
 mod command;
 mod compaction;
 mod events;
@@ -71,6 +73,7 @@ mod intake;
 mod message;
 pub mod orphan_scan;
 mod orphan_stop;
+pub mod orphaned_calls;
 mod orphans;
 mod owner;
 mod parts;
@@ -93,6 +96,7 @@ mod wait;
 mod waiting;
 
 pub use answer_result::AnswerResult;
+pub use call_marker::{CallMarker, marker_prefix};
 pub use command::{
     BackgroundDetachError, BackgroundStartError, DetachResult, ReleaseError, UndoError,
 };

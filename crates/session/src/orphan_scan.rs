@@ -5,13 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::ids::BackgroundId;
+use allstop_core::ids::{BackgroundId, MessageId};
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::{EndMethod, ItemKind, ItemState};
+use allstop_core::receipt::{EndMethod, ItemKind, ItemState, NotStoppedReason, ReceiptItem};
 use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
 use allstop_core::turn::{RecordedWork, SessionState};
 use allstop_log::{SessionError, SessionWriter};
-use allstop_process::{ProcessHandle, is_alive, is_of_this_boot, is_out_of_view, survivor};
+use allstop_process::{
+    ProcessHandle, ReattachError, is_alive, is_of_this_boot, is_out_of_view, survivor,
+};
 use allstop_scope::{Process, Scope, WorkSpec};
 use tokio::time::Instant;
 
@@ -30,6 +32,8 @@ pub struct OrphanedWork {
     pub name: Arc<str>,
     /// Kind of the work.
     pub kind: BackgroundKind,
+    /// Message of the turn that started the work. `None` for work that this process has detached.
+    pub message: Option<MessageId>,
     /// True if the work was detached on purpose.
     pub detached: bool,
     /// Process of the command.
@@ -55,6 +59,7 @@ impl OrphanedWork {
             id: work.id.clone(),
             name: Arc::clone(&work.name),
             kind: work.kind(),
+            message: None,
             detached,
             process: handle.and_then(ProcessHandle::identity),
             keeper: handle.and_then(|handle| handle.keeper_identity().cloned()),
@@ -69,11 +74,12 @@ impl OrphanedWork {
     }
 
     /// Work as recorded in the log. The work counts as alive until [`OrphanedWork::check`] has checked it.
-    fn recorded(work: &RecordedWork) -> Self {
+    pub(crate) fn recorded(work: &RecordedWork) -> Self {
         Self {
             id: work.id.clone(),
             name: Arc::clone(&work.name),
             kind: work.kind,
+            message: work.message.clone(),
             detached: work.attachment == Attachment::Detached,
             process: work.process.clone(),
             keeper: work.keeper.clone(),
@@ -120,6 +126,24 @@ impl OrphanedWork {
         let keeper_alive = self.keeper.as_ref().is_some_and(is_alive);
         self.alive = has_survivor.unwrap_or(keeper_alive);
         self.being_killed = self.alive && !self.detached && keeper_alive;
+    }
+
+    /// Receipt item for work that runs, or that may run in another PID namespace, which this process cannot see.
+    pub fn running_item(&self) -> ReceiptItem {
+        let out_of_view = self.is_out_of_view();
+        let state = if out_of_view {
+            ItemState::Unreachable {
+                why: NotStoppedReason::WatcherGone,
+            }
+        } else {
+            ItemState::StillRunning {
+                why: NotStoppedReason::ProcessesLeft,
+            }
+        };
+        let (id, name) = (self.id.as_str(), Arc::clone(&self.name));
+        let mut item = ReceiptItem::new(ItemKind::Background, id, name, state);
+        item.note = out_of_view.then(|| ReattachError::OutOfView.to_string().into());
+        item
     }
 
     /// Record of the end of this work if it is gone. The outcome is `unknown`.

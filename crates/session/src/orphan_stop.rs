@@ -94,29 +94,11 @@ impl SessionInner {
 fn unattached_item(work: &OrphanedWork, why: &str) -> ReceiptItem {
     let pid = work.stop_pid();
     let end = pid.map_or(String::new(), |pid| format!("; end it: kill {pid}"));
-    let mut item = running_item(work);
+    let mut item = work.running_item();
     if let ItemState::StillRunning { why } = &mut item.state {
         *why = NotStoppedReason::WatcherGone;
     }
     item.note = Some(format!("{why}{end}").into());
-    item
-}
-
-/// Receipt item for orphaned work that runs, or that may run in another PID namespace, which this process cannot see.
-pub(crate) fn running_item(work: &OrphanedWork) -> ReceiptItem {
-    let out_of_view = work.is_out_of_view();
-    let state = if out_of_view {
-        ItemState::Unreachable {
-            why: NotStoppedReason::WatcherGone,
-        }
-    } else {
-        ItemState::StillRunning {
-            why: NotStoppedReason::ProcessesLeft,
-        }
-    };
-    let (id, name) = (work.id.as_str(), Arc::clone(&work.name));
-    let mut item = ReceiptItem::new(ItemKind::Background, id, name, state);
-    item.note = out_of_view.then(|| ReattachError::OutOfView.to_string().into());
     item
 }
 

@@ -10,6 +10,7 @@ use allstop_scope::{NotStarted, Scope};
 
 use crate::inner::{LogPosition, SessionInner};
 use crate::orphan_scan::{self, OrphanedWork};
+use crate::orphaned_calls;
 use crate::registry::SessionRegistry;
 use crate::session::Session;
 use crate::source::{AgentSource, SessionHost, SessionOptions};
@@ -111,7 +112,8 @@ impl Sessions {
     }
 
     /// Opens an existing session. On return, a turn that a crash left open has been ended. The session also knows the
-    /// work that earlier processes left running, so a stop of all work finds it.
+    /// work that earlier processes left running, so a stop of all work finds it. This includes processes of calls whose
+    /// owner and keeper were killed: the open records them as background work.
     ///
     /// # Errors
     /// Returns an error if the session does not exist, another process has it open, the session cannot be read, or the
@@ -128,6 +130,7 @@ impl Sessions {
         if let Some(settings) = &options.settings {
             writer.change_settings(Arc::clone(settings), now).await?;
         }
+        orphaned_calls::record_orphaned_calls(&mut writer, &self.host.scope).await?;
         let left = orphan_scan::running_orphans(writer.state(), &self.host.scope).await;
         self.opened(writer, left)
     }

@@ -13,7 +13,7 @@ use allstop_scope::Scope;
 use allstop_tools::{BackgroundHost as _, BackgroundWork};
 
 use crate::inner::{AwakeSession, LockedState, SessionInner};
-use crate::orphan_stop::running_item;
+use crate::orphan_scan::OrphanedWork;
 use crate::queued_turn::QueuedTurn;
 
 /// Target of a stop.
@@ -38,7 +38,8 @@ pub enum StopTarget {
     /// withdrawn and ends alone. If the running turn has already taken the message, that turn is stopped, and the
     /// receipt names that turn.
     Message(MessageId),
-    /// The turn of one message, and all background work that the turn has started in this process.
+    /// The turn of one message, and all background work that the turn has started, including work that an earlier
+    /// process left running.
     MessageWork(MessageId),
 }
 
@@ -211,6 +212,8 @@ impl StopPlan {
         let may_start = self.turn.is_some();
         self.scopes
             .extend(own.filter(|own| may_start || !own.is_quiet()).cloned());
+        let is_own = |work: &OrphanedWork| work.message.as_ref() == Some(id);
+        self.left.extend(state.orphans_where(is_own));
     }
 
     fn cover_all_background(&mut self, state: &LockedState) {
@@ -230,8 +233,7 @@ impl StopPlan {
             let hooks = awake.hooks.iter().filter(|hooks| !hooks.is_stopped());
             self.scopes.extend(hooks.cloned());
         }
-        let left = state.orphans.works().into_iter().filter(|work| work.alive);
-        self.left.extend(left.map(|work| work.id));
+        self.left.extend(state.orphans_where(|_| true));
     }
 
     fn cover_background(&mut self, state: &LockedState, id: &BackgroundId) {
@@ -302,12 +304,22 @@ impl LockedState {
         }
     }
 
+    /// Ids of the running orphaned work that satisfies `is_wanted`.
+    fn orphans_where(
+        &self,
+        is_wanted: impl Fn(&OrphanedWork) -> bool,
+    ) -> impl Iterator<Item = BackgroundId> {
+        let works = self.orphans.works().into_iter();
+        let running = works.filter(move |work| work.alive && is_wanted(work));
+        running.map(|work| work.id)
+    }
+
     /// Receipt items for orphaned work, for receipts of stops that do not cover this work. The items show the state at
     /// the last check.
     pub(crate) fn orphan_items(&self) -> impl Iterator<Item = ReceiptItem> {
         let works = self.orphans.works().into_iter();
         works
             .filter(|work| work.alive)
-            .map(|work| running_item(&work))
+            .map(|work| work.running_item())
     }
 }

@@ -160,6 +160,16 @@ pub trait Canceler: Send + Sync {
     /// not change. If an execution runs, it ends in all cases.
     fn cancel(&self, cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>>;
 
+    /// Receipt items for orphaned work: work of an ended task that still runs. [`stop_orphans`](Self::stop_orphans)
+    /// would stop this work.
+    ///
+    /// # Cancel safety
+    /// Dropping the future must change nothing.
+    fn preview_orphans(&self, task: Arc<Task>) -> BoxFuture<'static, Vec<ReceiptItem>> {
+        drop(task);
+        Box::pin(std::future::ready(Vec::new()))
+    }
+
     /// Stops orphaned work: work of an ended task that still runs. Returns the receipt of this stop. `None` if no work
     /// remains.
     ///

@@ -9,9 +9,9 @@ use allstop_core::counted::counted;
 use allstop_core::receipt::ItemKind;
 use allstop_core::turn::SessionState;
 use allstop_process::marked_processes;
-use allstop_runtime::marker_prefix;
 use allstop_scope::{Scope, WorkSpec};
-use allstop_session::orphan_scan::scan_orphans;
+use allstop_session::CallMarker;
+use allstop_session::orphan_scan::{OrphanedWork, scan_orphans};
 use anyhow::Context as _;
 
 use crate::error::CliError;
@@ -22,14 +22,18 @@ const DYING_MAX: Duration = Duration::from_secs(4);
 /// Pause between two searches.
 const SEARCH_AGAIN: Duration = Duration::from_millis(10);
 
-/// Markers of the background work of earlier processes that has no end in the log. Its processes may stay.
-pub(super) fn background_markers(state: &SessionState) -> Vec<Arc<str>> {
-    let orphans = scan_orphans(state).into_iter();
+/// Markers of the background work of earlier processes that has no end in the log, and of calls whose owner and keeper
+/// were killed. These processes may stay.
+pub(super) fn background_markers(state: &SessionState, orphans: &[OrphanedWork]) -> Vec<Arc<str>> {
+    let orphans = scan_orphans(state)
+        .into_iter()
+        .chain(orphans.iter().cloned());
     orphans.filter_map(|work| work.marker).collect()
 }
 
 /// Waits until no process of these sessions runs. A marker in the environment of each process names its call. Processes
-/// with one of the markers in `kept` may stay.
+/// with one of the markers in `kept` may stay, and processes of a living owner: a session of another store can have an
+/// equal id.
 ///
 /// # Errors
 /// If some of these processes do not end.
@@ -45,26 +49,36 @@ pub(super) async fn dying_processes_gone(
         return Ok(());
     }
     let until = Instant::now() + DYING_MAX;
-    let prefixes: Arc<[_]> = sessions.iter().map(marker_prefix).collect();
+    let sessions: Arc<[_]> = sessions.into();
     let kept: Arc<[_]> = kept.into();
     let scope = Scope::root("stop", host.scopes());
+    let mut is_confirmed = false;
     loop {
-        let (prefixes, kept) = (Arc::clone(&prefixes), Arc::clone(&kept));
+        let (sessions, kept) = (Arc::clone(&sessions), Arc::clone(&kept));
         let spec = WorkSpec::new(ItemKind::Thread, "search for processes");
         let searching = scope.spawn_blocking(spec, move |_| {
             marked_processes(|marker| {
-                let mut prefixes = prefixes.iter();
-                prefixes.any(|prefix| marker.starts_with(&**prefix))
+                CallMarker::parse(marker).is_some_and(|call| sessions.contains(&call.session))
                     && kept.iter().all(|kept| **kept != *marker)
             })
         });
         let searching = searching.context("cannot search for processes")?;
-        let found = searching.await.context("cannot search for processes")?;
+        let mut found = searching.await.context("cannot search for processes")?;
+        let is_alone = found.is_empty();
+        found.retain(|process| {
+            CallMarker::parse(&process.marker).is_none_or(|call| !call.owner_lives())
+        });
         let Some(first) = found.first() else {
-            return Ok(());
+            // An owner that is being killed counts as living for a moment.
+            if is_alone || is_confirmed {
+                return Ok(());
+            }
+            is_confirmed = true;
+            tokio::time::sleep(SEARCH_AGAIN).await;
+            continue;
         };
         if Instant::now() >= until {
-            let (count, pid) = (found.len() as u64, first.identity.pid);
+            let (count, pid) = (found.len() as u64, first.member.identity.pid);
             let running = counted(count, "process still runs", "processes still run");
             let message =
                 format!("{running} although the owner has ended; the first has pid {pid}");

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use allstop_core::{SessionId, Usage};
 use allstop_log::Log;
+use allstop_scope::Scope;
 use allstop_terminal::{OutputPriority, Style, Styled, TextRole, duration, styled};
 
 use super::open_session::stops_in_store;
@@ -48,6 +49,7 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
     let style = host.terminal.style(stdout.is_terminal());
     let flags = SameFlags::of_store(&args.store);
     let log = store(args, host).await;
+    let scope = Scope::root("search for left work", host.scopes());
     let mut unreported = UnreportedSessions::default();
     let mut is_silent = false;
     let mut reader = StreamReader::new(args.watch);
@@ -63,7 +65,7 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
             && look.is_multiple_of(LOOKS_AT_STORE)
         {
             let asked = found.iter().map(|(process, _)| process.number).collect();
-            unreported = unreported_sessions(&**log, &open_in(&found), &asked).await?;
+            unreported = unreported_sessions(&**log, &open_in(&found), &asked, &scope).await?;
         }
         if args.json {
             for (_, report) in found.iter().filter(|_| !args.watch) {

@@ -29,8 +29,14 @@ pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8
     let after_crash = (!is_under_way).then(|| state.crash_receipt()).flatten();
     let after_crash = after_crash.as_ref();
     if after_crash.is_some() {
-        let kept = background_markers(&state);
-        dying_processes_gone(std::slice::from_ref(&id), kept, host).await?;
+        let kept = background_markers(&state, &[]);
+        let gone = dying_processes_gone(std::slice::from_ref(&id), kept, host).await;
+        gone.map_err(|left| {
+            left.hint(format!(
+                "end them: `{}`",
+                flags.command(&format!("stop {id}"))
+            ))
+        })?;
     }
     let last = state.last_receipt().map(AsRef::as_ref);
     let Some(receipt) = after_crash.or(last) else {

@@ -1,15 +1,17 @@
 //! Sessions of the store that no process reported: sessions with orphaned work (work that runs although no process owns
 //! it), and sessions of unreachable processes.
 
-use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 use allstop_core::SessionId;
+use allstop_core::turn::SessionState;
 use allstop_log::{Log, SessionError, list_sessions, read_session};
-use allstop_process::marked_processes;
 use allstop_runtime::{OrphanedWork, scan_orphans};
+use allstop_scope::Scope;
+use allstop_session::orphaned_calls::{CallProcesses, settled_orphaned_calls};
+use futures::future::join_all;
 
 use crate::error::CliError;
 use crate::short_id::short;
@@ -30,8 +32,8 @@ pub(super) struct UnreportedSessions {
     pub(super) left: Vec<LeftSession>,
     /// Sessions that are open in unreachable processes.
     pub(super) unreachable: Vec<UnreachableSession>,
-    /// Sessions that no process has open, with running processes of their calls: a keeper is ending them, or it was
-    /// killed together with the owner of the session.
+    /// Sessions that no process has open, with running processes of their calls that belong to no known owner, such as
+    /// processes of an older version of Allstop. A keeper may be ending the processes.
     pub(super) dying: Vec<SessionId>,
     /// Warnings about unreadable sessions with the reason, one per line.
     pub(super) unreadable: Vec<String>,
@@ -50,6 +52,33 @@ impl UnreportedSessions {
         });
         let all = unreachable.chain(self.unreadable.iter().cloned());
         all.chain(dying).collect()
+    }
+
+    /// Adds the running work of a session that no process has open.
+    fn add_ended(
+        &mut self,
+        id: SessionId,
+        state: &SessionState,
+        orphans: Vec<OrphanedWork>,
+        processes: &CallProcesses,
+    ) {
+        let mut work = scan_orphans(state);
+        work.extend(orphans);
+        let is_of_work = |marker: &Arc<str>| {
+            let mut work = work.iter();
+            work.any(|work| work.marker.as_ref() == Some(marker))
+        };
+        if !processes.markers(&id).all(is_of_work) {
+            self.dying.push(id.clone());
+        }
+        work.retain(|work| work.alive);
+        if !work.is_empty() {
+            self.left.push(LeftSession {
+                id,
+                folder: state.folder().cloned(),
+                work,
+            });
+        }
     }
 
     fn add_unreadable(&mut self, id: &SessionId, error: &SessionError) {
@@ -78,7 +107,7 @@ impl fmt::Display for UnreachableSession {
 }
 
 /// Finds the unreported sessions of the store. `known` contains the sessions that processes reported. `asked` contains
-/// the processes that were asked for their sessions.
+/// the processes that were asked for their sessions. Reads `/proc`, on threads of `scope`.
 ///
 /// # Errors
 /// If the store failed.
@@ -89,11 +118,13 @@ pub(super) async fn unreported_sessions(
     log: &dyn Log,
     known: &HashSet<SessionId>,
     asked: &HashSet<ProcessNumber>,
+    scope: &Scope,
 ) -> Result<UnreportedSessions, CliError> {
     let listed = list_sessions(log).await;
     let listed = listed.map_err(|error| CliError::failure(error.to_string()))?;
     let mut unreported = UnreportedSessions::default();
-    let marked = marked_sessions();
+    let processes = CallProcesses::find();
+    let mut with_orphans = Vec::new();
     for summary in listed {
         if known.contains(&summary.id) {
             continue;
@@ -120,37 +151,22 @@ pub(super) async fn unreported_sessions(
                 continue;
             }
         };
-        let mut work = scan_orphans(&state);
-        let markers = marked.get(summary.id.as_str()).into_iter().flatten();
-        let is_of_work = |marker: &str| {
-            work.iter()
-                .any(|work| work.marker.as_deref() == Some(marker))
-        };
-        if markers.into_iter().any(|marker| !is_of_work(marker)) {
-            unreported.dying.push(summary.id.clone());
-        }
-        work.retain(|work| work.alive);
-        if !work.is_empty() {
-            unreported.left.push(LeftSession {
-                id: summary.id,
-                folder: state.folder().cloned(),
-                work,
-            });
+        if processes.has_orphans(&state) {
+            with_orphans.push((summary.id, state));
+        } else {
+            unreported.add_ended(summary.id, &state, Vec::new(), &processes);
         }
     }
+    if with_orphans.is_empty() {
+        return Ok(unreported);
+    }
+    let orphans = with_orphans.iter();
+    let orphans = orphans.map(|(_, state)| settled_orphaned_calls(state, scope));
+    let orphans = join_all(orphans).await;
+    // Keepers have ended some of the processes meanwhile.
+    let processes = CallProcesses::find();
+    for ((id, state), orphans) in with_orphans.into_iter().zip(orphans) {
+        unreported.add_ended(id, &state, orphans, &processes);
+    }
     Ok(unreported)
-}
-
-/// Markers of the running processes of calls, by the id of their session. Reads `/proc`, which may block.
-fn marked_sessions() -> HashMap<String, HashSet<String>> {
-    let sessions = RefCell::new(HashMap::<String, HashSet<String>>::new());
-    marked_processes(|marker| {
-        if let Some((session, _call)) = marker.rsplit_once('.') {
-            let mut sessions = sessions.borrow_mut();
-            let markers = sessions.entry(session.to_owned()).or_default();
-            markers.insert(marker.to_owned());
-        }
-        false
-    });
-    sessions.into_inner()
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rustix::process::{Pid, kill_process};
 use serde_json::{Value, json};
 
 use crate::serve::Server;
@@ -455,4 +456,50 @@ fn files_with_secrets_that_the_flags_name_are_out_of_reach_of_the_agent() {
     assert!(result(1).contains("hello"), "{shown:#}");
     assert!(!result(0).contains(hash), "{shown:#}");
     assert_eq!(shown["calls"][0]["is_error"], true, "{shown:#}");
+}
+
+/// The server and the keeper of a command are killed together. Regression: the preview of a stop answered
+/// `already_ended` and `quiet: true`, while the processes of the task ran.
+#[test]
+fn processes_of_a_killed_server_belong_to_their_task() {
+    let place = Place::new();
+    let script = place.script(
+        "replies: [{calls: [{tool: shell, arguments: {command: \"trap '' TERM; setsid sleep 600 & echo x > begun; wait\"}}]}]",
+    );
+    let serve = || Server::start_with(&place, &format!("--model {script} --yes"));
+    let server = serve();
+    let task = send(&server, "m1", "hello", None, true);
+    let id = id_of(&task);
+    let begun = place.work().join("begun");
+    eventually("the command runs", || begun.exists().then_some(()));
+    let mut keepers = place.leftovers();
+    keepers.retain(processes::Process::is_keeper);
+    assert_eq!(keepers.len(), 1, "{keepers:?}");
+    let keeper = Pid::from_raw(keepers[0].pid).expect("a pid");
+    kill_process(keeper, Signal::STOP).expect("it runs");
+    server.running.end_by(Signal::KILL);
+    kill_process(keeper, Signal::KILL).expect("it runs");
+    let server = serve();
+    eventually("the task has failed", || {
+        (state_of(&server, id) == "TASK_STATE_FAILED").then_some(())
+    });
+    let receipt = |action: &str| {
+        let answer = server.request(&format!("POST /tasks/{id}:{action}"), "{}");
+        let (status, body) = answer.expect("an answer");
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str::<Value>(&body).expect("JSON")
+    };
+    let preview = receipt("previewCancel");
+    assert_eq!(preview["quiet"], false, "{preview:#}");
+    assert!(preview.get("outcome").is_none(), "{preview:#}");
+    assert_eq!(preview["items"][0]["state"], "still_running", "{preview:#}");
+    let stopped = receipt("cancel");
+    let left = &stopped["metadata"]["https://allstop.dev/a2a/receipt/v1"]["leftWork"];
+    assert_eq!(left["quiet"], true, "{stopped:#}");
+    assert_eq!(left["items"][0]["state"], "stopped", "{stopped:#}");
+    assert_eq!(left["items"][0]["verified"], "process_group_empty");
+    let gone = receipt("previewCancel");
+    assert_eq!(gone["outcome"], "already_ended", "{gone:#}");
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+    place.assert_nothing_runs();
 }

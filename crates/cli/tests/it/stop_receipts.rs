@@ -174,18 +174,14 @@ fn stop_after_the_owner_was_killed_waits_for_its_processes() {
     }
 }
 
-/// The process of the session and the keeper of its command were killed together. Regression: `ps` denied that work was
-/// left, and after another run had closed the turn, `stop --all` ended without a word.
-#[test]
-fn processes_without_owner_and_keeper_are_reported() {
-    let place = Place::new();
-    let script = r#"turns: [{when: again, replies: [{text: Here.}]}, {replies: [{calls: [{tool: shell, arguments: {command: "setsid sleep 600 & echo x > begun; wait"}}]}]}]"#;
-    let running = begin(&place, script, "hello");
+/// Kills the process of a session and the keeper of its command together. The processes of the command then have no
+/// owner and no keeper. Returns the id of the session.
+fn kill_with_keeper(place: &Place, running: Running) -> String {
     let begun = place.work().join("begun");
     eventually("the command runs", || begun.exists().then_some(()));
-    let report = json(&on_store(&place, "ps --json"));
+    let report = json(&on_store(place, "ps --json"));
     let id = report["sessions"][0]["session_id"].as_str();
-    let id = id.expect("an open session");
+    let id = id.expect("an open session").to_owned();
     let mut keepers = place.leftovers();
     keepers.retain(Process::is_keeper);
     assert_eq!(keepers.len(), 1, "{keepers:?}");
@@ -194,18 +190,86 @@ fn processes_without_owner_and_keeper_are_reported() {
     kill_process(keeper, Signal::STOP).expect("it runs");
     running.end_by(Signal::KILL);
     kill_process(keeper, Signal::KILL).expect("it runs");
-    let check = || {
+    id
+}
+
+/// A turn with a tree of processes that ignore SIGTERM, in several Unix sessions. The second turn only answers.
+const DEFIANT: &str = r#"turns: [{when: again, replies: [{text: Here.}]}, {replies: [{calls: [{tool: shell, arguments: {command: "trap '' TERM; setsid sh -c 'sleep 600 & setsid sleep 601 & echo x > begun; wait; sleep 602' & wait"}}]}]}]"#;
+
+/// Regression: `ps` and `stop` named only the session of such processes, and no stop ended them.
+#[test]
+fn stop_ends_processes_without_owner_and_keeper() {
+    for (which, has_later_turn) in [("", false), ("--all", false), ("--all", true)] {
+        let place = Place::new();
+        let running = begin(&place, DEFIANT, "hello");
+        let id = kill_with_keeper(&place, running);
+        if has_later_turn {
+            let again = begin(&place, DEFIANT, &format!("--session {id} again"));
+            again.end(FACT_MAX).ok();
+        }
         let listed = json(&on_store(&place, "ps --json").ok());
-        let problems = listed["problems"].to_string();
-        assert!(problems.contains("their owner has ended"), "{listed:#}");
-        let stopped = on_store(&place, "stop --all");
-        assert!(stopped.stderr.contains("still run"), "{stopped:?}");
+        assert_eq!(listed["problems"], serde_json::json!([]), "{listed:#}");
+        let left = &listed["left_sessions"][0];
+        assert_eq!(left["session_id"], *id, "{listed:#}");
+        let work = left["left_work"][0]["id"].as_str().expect("work");
+        let which = if which.is_empty() { &*id } else { which };
+        let stops = |ended: &Ended| {
+            let stopped = json(ended);
+            let stops = stopped["stops"].as_array().cloned();
+            let stop = stops.map_or(stopped.clone(), |stops| stops[0].clone());
+            stop["receipt"].clone()
+        };
+        let preview = stops(&on_store(&place, &format!("stop {which} --preview --json")).ok());
+        assert_eq!(preview["quiet"], false, "{preview:#}");
+        assert_eq!(preview["items"][0]["id"], *work, "{preview:#}");
+        assert_eq!(preview["items"][0]["state"], "still_running");
+        assert!(place.leftovers().len() >= 3, "a preview stops nothing");
+        let receipt = stops(&on_store(&place, &format!("stop {which} --json")).ok());
+        assert_eq!(receipt["quiet"], true, "{receipt:#}");
+        let items = receipt["items"].as_array().expect("items");
+        assert_eq!(items.len(), 1, "{receipt:#}");
+        assert_eq!(items[0]["id"], *work, "{receipt:#}");
+        assert_eq!(items[0]["state"], "stopped", "{receipt:#}");
+        assert_eq!(items[0]["how"], "sigkill", "{receipt:#}");
+        assert_eq!(items[0]["verified"], "process_group_empty", "{receipt:#}");
+        place.assert_nothing_runs();
+        let stored = json(&on_store(&place, &format!("receipt {id} --json")).ok());
+        assert_eq!(stored["stop_id"], receipt["stop_id"]);
+    }
+}
+
+/// The markers of the processes name the session, but their owner lives, or is not in the log of the session. So the
+/// processes belong to a session of another store, whose id is equal.
+#[test]
+fn stop_spares_processes_of_other_owners() {
+    let place = Place::new();
+    let running = begin(&place, DEFIANT, "hello");
+    let id = kill_with_keeper(&place, running);
+    let start = |owner: String| {
+        let mut sleeper = std::process::Command::new("sleep");
+        sleeper
+            .arg("600")
+            .env("ALLSTOP_CALL", format!("{id}.@{owner}.01JD"));
+        sleeper.spawn().expect("it starts")
     };
-    check();
-    let again = begin(&place, script, &format!("--session {id} again"));
-    again.end(FACT_MAX).ok();
-    check();
-    place.kill_leftovers();
+    let this = allstop_process::this_process();
+    let mut of_living = start(format!("{}-{}", this.pid, this.start_ticks));
+    let stopped = json(&on_store(&place, &format!("stop {id} --json")).ok());
+    assert_eq!(stopped["receipt"]["quiet"], true, "{stopped:#}");
+    place.assert_nothing_runs();
+    // No process has this start time.
+    let mut of_unknown = start(format!("{}-{}", this.pid, u64::MAX));
+    let unknown = on_store(&place, &format!("stop {id}"));
+    assert!(
+        unknown.stderr.contains("1 process still runs"),
+        "{unknown:?}"
+    );
+    assert_eq!(unknown.code, 1);
+    for spared in [&mut of_living, &mut of_unknown] {
+        assert!(spared.try_wait().expect("it is a child").is_none());
+        spared.kill().expect("it runs");
+        spared.wait().expect("it is a child");
+    }
 }
 
 /// A turn is stopped from another terminal, and then the user presses Ctrl-C. Regression: this press counted as a

@@ -28,9 +28,13 @@ impl SessionState {
                 if self.background.get(id).is_some() {
                     return Err(IllegalRecord::BackgroundStartedTwice(id.clone()));
                 }
+                let mut turns = self.turns.iter().rev();
+                let of_turn = turns.find(|summary| summary.turn == *turn);
+                let message = of_turn.and_then(|summary| summary.message.clone());
                 self.background.push(RecordedWork {
                     id: id.clone(),
                     turn: *turn,
+                    message,
                     call_id: call_id.clone(),
                     name: Arc::clone(name),
                     kind: *kind,

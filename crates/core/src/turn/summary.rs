@@ -58,6 +58,9 @@ pub struct RecordedWork {
     pub id: BackgroundId,
     /// Turn that started the work.
     pub turn: TurnNumber,
+    /// Id of the message of that turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageId>,
     /// Call that started the work.
     pub call_id: CallId,
     /// The command.

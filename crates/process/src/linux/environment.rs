@@ -57,9 +57,23 @@ fn environment_of_threads(pid: u32) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// The marker in the environment of a process. A launch gives the marker to a command and to its keeper.
+/// The marker in the environment of a process. `None` if the process has no marker, or if its environment cannot be
+/// read.
 pub(super) fn marker_of(pid: u32) -> Option<String> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut environment = Vec::new();
+    for _ in 0..EXEC_YIELDS {
+        environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        match stat(pid) {
+            _ if !environment.is_empty() => break,
+            Some(now) if now.is_zombie() => {
+                environment = environment_of_threads(pid);
+                break;
+            }
+            Some(now) if now.is_in_exec() => std::thread::yield_now(),
+            Some(_) => {}
+            None => return None,
+        }
+    }
     environment.split(|byte| *byte == 0).find_map(|entry| {
         let value = entry
             .strip_prefix(MARKER_VARIABLE.as_bytes())?

@@ -91,6 +91,13 @@ pub(super) fn has_entered_namespace(stat: &ProcessStat) -> bool {
     !parent.is_empty() && own.len() > parent.len() && own.last() != Some(&1)
 }
 
+/// Real user id of a process. `None` if the process has ended.
+pub(super) fn user_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
 /// Pids of a process: one for each PID namespace, from the namespace of `/proc` down to the namespace of the process.
 /// Empty if the process has ended.
 fn namespace_pids(pid: u32) -> Vec<u32> {

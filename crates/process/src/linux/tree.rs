@@ -45,7 +45,7 @@ pub fn child_processes() -> Vec<TreeMember> {
     listed(|stat| stat.parent == me)
 }
 
-pub(super) fn listed(is_wanted: impl Fn(&ProcessStat) -> bool) -> Vec<TreeMember> {
+fn listed(is_wanted: impl Fn(&ProcessStat) -> bool) -> Vec<TreeMember> {
     let mut found = Vec::new();
     let _is_complete = visit_processes(|stat| {
         if !stat.is_dead() && is_wanted(&stat) {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use allstop_core::receipt::ItemKind;
 use allstop_core::{ContextId, SessionId, error_chain};
 use allstop_log::{Log, SessionError};
-use allstop_scope::WorkSpec;
+use allstop_scope::{Scope, WorkSpec};
 use allstop_session::{
-    MessageHandle, NewMessage, OpenError, ReserveResult, Session, SessionReservation, Sessions,
-    Subscription,
+    MessageHandle, NewMessage, OpenError, ReserveResult, Session, SessionRegistry,
+    SessionReservation, Sessions, Subscription,
 };
 use allstop_task::ExecutorError;
 use tokio::time::sleep;
@@ -52,6 +52,16 @@ impl ContextSessions {
     /// The log of the sessions.
     pub(super) fn log(&self) -> &dyn Log {
         &**self.sessions.log()
+    }
+
+    /// The open sessions.
+    pub(super) fn registry(&self) -> &SessionRegistry {
+        self.sessions.registry()
+    }
+
+    /// Scope of the sessions.
+    pub(super) fn scope(&self) -> &Scope {
+        self.sessions.scope()
     }
 
     /// Returns the session of a context. Creates a session for a new context.

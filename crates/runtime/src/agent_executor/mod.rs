@@ -19,6 +19,7 @@ mod context_sessions;
 mod execution;
 mod logged_turn;
 mod message_text;
+mod orphans;
 mod permission_questions;
 mod question_id;
 mod question_message;
@@ -217,19 +218,33 @@ impl Canceler for AgentExecutor {
         .boxed()
     }
 
-    /// Stops the background work of the task.
+    fn preview_orphans(&self, task: Arc<Task>) -> BoxFuture<'static, Vec<ReceiptItem>> {
+        let inner = Arc::clone(&self.inner);
+        async move { inner.sessions.orphans_of(&task).await }.boxed()
+    }
+
+    /// Stops the background work of the task, and processes that an earlier process left running.
     fn stop_orphans(
         &self,
         task: Arc<Task>,
         cause: Cause,
     ) -> BoxFuture<'static, Option<Arc<Receipt>>> {
-        let session = self.inner.tasks.ended_session(&task.id);
+        let inner = Arc::clone(&self.inner);
         async move {
-            let stop = session?.stop(&work_of(&task.id), cause);
-            if stop.found_nothing() {
-                return None;
+            let session = match inner.tasks.ended_session(&task.id) {
+                Some(session) => session,
+                None => inner.sessions.session_with_orphans(&task).await?,
+            };
+            let stop = session.stop(&work_of(&task.id), cause);
+            let receipt = if stop.found_nothing() {
+                None
+            } else {
+                Some(stop.receipt().await)
+            };
+            if inner.options.shares_sessions {
+                inner.sessions.close_unused(&task.context_id).await;
             }
-            Some(stop.receipt().await)
+            receipt
         }
         .boxed()
     }

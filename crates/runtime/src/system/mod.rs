@@ -29,7 +29,7 @@ use allstop_model::provider::KeyLookup;
 use allstop_model::{Model, ProviderModel, ProviderOptions, RecordingModel};
 use allstop_process::{ContainmentChoice, ProcessSpec};
 use allstop_scope::Scope;
-use allstop_session::SessionRegistry;
+use allstop_session::{SessionRegistry, marker_prefix};
 use allstop_tools::mcp::{McpOptions, McpServers, McpTokenSource};
 use allstop_tools::{
     BackgroundHost, OutputBudget, OutputFolder, PermissionPolicy, Prompter, ShellConfig, ShellTool,
@@ -41,7 +41,6 @@ pub use builtin_script::{BUILTIN_SCRIPTS, BuiltinScript};
 pub(crate) use builtin_script::{builtin_script, builtin_script_names};
 pub use hidden::{is_secret_variable, without_exempted};
 pub use mcp::{SessionMcpServer, mcp_login_options, mcp_servers, unusable_project_servers};
-pub use open::marker_prefix;
 pub use open::rules_of_absent_servers;
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};

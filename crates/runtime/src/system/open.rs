@@ -10,7 +10,7 @@ use std::sync::Arc;
 use allstop_agent::{Agent, Settings, SubAgentBackground, SubAgents};
 use allstop_model::{RECORDING_BEGINNING, RequestSettings};
 use allstop_scope::NotStarted;
-use allstop_session::AgentRequest;
+use allstop_session::{AgentRequest, marker_prefix};
 use allstop_tools::permission::ModeSwitch;
 use allstop_tools::{
     BackgroundHost, FolderAccess, OutputFolder, PermissionPolicy, Permissions, Prompter,
@@ -173,12 +173,6 @@ fn workspace(folder: &Path, config: &Config) -> Result<Workspace, StartError> {
             .map_err(|error| failed("allowed folder", folder, &error))?;
     }
     Ok(workspace)
-}
-
-/// Common beginning of the markers of all processes that the commands of a session start. A marker is a text in the
-/// environment of a process, by which the process can be found.
-pub fn marker_prefix(session: &allstop_core::SessionId) -> Arc<str> {
-    format!("{session}.").into()
 }
 
 /// Workspace of a session. The model may also read its long output and the files of the skills.

@@ -131,7 +131,11 @@ impl System {
         let instructions = prompt.instructions.clone();
         let prompt_bytes = prompt.text().map_or(0, |text| text.len());
         let session = self.sessions(setup, prompt).resume(id).await?;
-        let found = settled_work(&before, self.scope()).await;
+        let mut found = settled_work(&before, self.scope()).await;
+        // The open has recorded the processes of calls whose owner and keeper were killed.
+        let mut recorded = session.orphaned_work();
+        recorded.retain(|work| found.iter().all(|known| known.id != work.id));
+        found.append(&mut recorded);
         Ok(OpenSession {
             session,
             interrupted: interrupted(&before).filter(|_| owner.is_none()),

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason, NothingToStop, ReceiptItem};
+use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason, ReceiptItem};
 use allstop_core::{Cause, Receipt, TaskId, Timestamp, WorkerId};
 use allstop_log::{LogError, Version};
 use allstop_scope::FORCE_MAX;
@@ -214,9 +214,9 @@ impl ManagerInner {
             return Ok(preview);
         }
         let info = self.stop_info(id, cause.clone());
-        let empty = |info| {
+        let without_owner = async |info| {
             if task.has_ended() {
-                Receipt::empty(info, NothingToStop::AlreadyEnded)
+                self.preview_ended(&task, info).await
             } else {
                 Receipt::of_preview(info, Vec::new())
             }
@@ -231,7 +231,7 @@ impl ManagerInner {
             task.is_executing || node.may_have_work_elsewhere(&task, node.worker().as_ref())
         };
         let Some(owner) = task.worker.as_ref().filter(|_| has_work) else {
-            return Ok(empty(info));
+            return Ok(without_owner(info).await);
         };
         let question = OwnerQuestion::Preview {
             task: id.clone(),
@@ -239,7 +239,7 @@ impl ManagerInner {
         };
         let answer: Option<Previewed> = node.ask(owner, &question).await?;
         if !task.is_executing && matches!(answer, Some(None)) {
-            return Ok(empty(info));
+            return Ok(without_owner(info).await);
         }
         Ok(answer.flatten().unwrap_or_else(|| {
             let state = ItemState::Unreachable {

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use allstop_core::receipt::{NothingToStop, ReceiptItem, StopInfo};
+use allstop_core::receipt::{ReceiptItem, StopInfo};
 use allstop_core::{Cause, Extent, Receipt, StopId, TaskId};
 use allstop_scope::Stop;
 use ulid::Ulid;
@@ -67,6 +67,21 @@ impl TaskManager {
     }
 }
 
+impl TaskManager {
+    pub(super) async fn preview_locally(
+        &self,
+        id: &TaskId,
+        cause: Cause,
+    ) -> Result<Receipt, CancelError> {
+        if let Some(preview) = self.inner.preview_known(id, &cause)? {
+            return Ok(preview);
+        }
+        let task = self.get_with_replies(id).await?;
+        let info = self.inner.stop_info(id, cause);
+        Ok(self.inner.preview_ended(&task, info).await)
+    }
+}
+
 impl ManagerInner {
     /// Answers a stop of a task that has ended. If the task was stopped, the receipt has the id of the first stop.
     pub(crate) fn already_ended(
@@ -89,19 +104,18 @@ impl ManagerInner {
         Ok(CancelOutcome { task, receipt })
     }
 
-    pub(super) fn preview_locally(
-        &self,
-        id: &TaskId,
-        cause: Cause,
-    ) -> Result<Receipt, CancelError> {
+    /// Preview of a stop of a task of this process. `None` if the task has ended and this manager has no work of it.
+    fn preview_known(&self, id: &TaskId, cause: &Cause) -> Result<Option<Receipt>, CancelError> {
         let target = self.table.lock().stop_target(id)?;
         if let Some(preview) = self.preview_here(id, cause.clone()) {
-            return Ok(preview);
+            return Ok(Some(preview));
         }
-        let info = self.stop_info(id, cause);
         Ok(match target {
-            TaskToStop::Ended => Receipt::empty(info, NothingToStop::AlreadyEnded),
-            _ => Receipt::of_preview(info, Vec::new()),
+            TaskToStop::Ended => None,
+            _ => Some(Receipt::of_preview(
+                self.stop_info(id, cause.clone()),
+                Vec::new(),
+            )),
         })
     }
 

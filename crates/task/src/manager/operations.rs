@@ -61,7 +61,7 @@ impl TaskManager {
             execution.scope().find_processes().await;
         }
         match &self.inner.coordinator {
-            Coordinator::Local { .. } => self.inner.preview_locally(id, cause),
+            Coordinator::Local { .. } => self.preview_locally(id, cause).await,
             Coordinator::Cluster(node) => self.inner.preview_in_cluster(node, id, cause).await,
         }
     }

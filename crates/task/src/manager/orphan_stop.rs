@@ -1,8 +1,9 @@
-//! Stops of orphaned work: work that still runs after its task has ended.
+//! Stops and previews of orphaned work: work that still runs after its task has ended.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use allstop_core::receipt::{NothingToStop, ReceiptItem, StopInfo};
 use allstop_core::{Cause, Receipt};
 use allstop_scope::FORCE_MAX;
 use futures::FutureExt as _;
@@ -37,6 +38,37 @@ impl ManagerInner {
             None => {
                 tracing::warn!("a canceler does not stop the left work of a task in time");
                 None
+            }
+        }
+    }
+
+    /// Preview of a stop of an ended task without work in this manager: asks the canceler in this process for orphaned
+    /// work.
+    pub(crate) async fn preview_ended(&self, task: &Arc<Task>, info: StopInfo) -> Receipt {
+        let left = self.orphans_here(task).await;
+        if left.is_empty() {
+            return Receipt::empty(info, NothingToStop::AlreadyEnded);
+        }
+        Receipt::of_preview(info, left)
+    }
+
+    async fn orphans_here(&self, task: &Arc<Task>) -> Vec<ReceiptItem> {
+        let parts = self.shared_parts.as_ref();
+        let Some(canceler) = parts.and_then(|parts| parts.canceler.clone()) else {
+            return Vec::new();
+        };
+        let task = Arc::clone(task);
+        let listed = AssertUnwindSafe(async move { canceler.preview_orphans(task).await });
+        let max = self.root.grace() + FORCE_MAX;
+        match self.root.timeout(max, listed.catch_unwind()).await {
+            Some(Ok(items)) => items,
+            Some(Err(panic)) => {
+                user_code::report("canceler", self.options.on_panic.as_ref(), &*panic);
+                Vec::new()
+            }
+            None => {
+                tracing::warn!("a canceler does not list the left work of a task in time");
+                Vec::new()
             }
         }
     }

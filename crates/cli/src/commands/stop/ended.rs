@@ -1,6 +1,6 @@
 //! Stop of a session that no process has open. The answer comes from the session's log, which needs no lock. If
-//! orphaned work of the session (background work without an owner) runs, this process opens the session and stops the
-//! work.
+//! orphaned work of the session (background work without an owner, or processes of calls whose owner and keeper were
+//! killed) runs, this process opens the session and stops the work.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,9 +9,10 @@ use allstop_core::receipt::{NothingToStop, StopInfo};
 use allstop_core::turn::SessionState;
 use allstop_core::{Extent, Receipt, SessionId, StopId};
 use allstop_log::{Log, read_session};
-use allstop_runtime::scan_orphans;
+use allstop_runtime::{OrphanedWork, scan_orphans};
 use allstop_scope::{Scope, StopRequest};
 use allstop_session::StopTarget;
+use allstop_session::orphaned_calls::settled_orphaned_calls;
 
 use super::super::dying::{background_markers, dying_processes_gone};
 use super::super::sessions::{open, resolve};
@@ -86,16 +87,18 @@ pub(super) async fn answer(
             return Err(CliError::failure(message).hint(hint));
         }
     }
+    let scope = Scope::root("stop", host.scopes());
+    let mut orphans = settled_orphaned_calls(&state, &scope).await;
     for _ in 0..OPENS_MAX {
-        let Some(target) = target_of(&state, args) else {
+        let Some(target) = target_of(&state, &orphans, args) else {
             break;
         };
         let left = OrphanedSessions::of_session(Arc::clone(&log), host.scopes(), id.clone());
         if let Some(left) = left.await? {
             let answers = left.stop(&target, args, by).await;
             if answers.iter().all(|answer| answer.receipt.quiet()) {
-                dying_processes_gone(std::slice::from_ref(&id), kept_markers(&state, args), host)
-                    .await?;
+                let kept = kept_markers(&state, &orphans, args);
+                dying_processes_gone(std::slice::from_ref(&id), kept, host).await?;
             }
             return Ok(StopResults {
                 answers,
@@ -104,8 +107,10 @@ pub(super) async fn answer(
         }
         // Another stop opened the session first. If work remains after that stop, the next attempt finds this work.
         state = read_ended(&*log, &id).await?;
+        orphans = settled_orphaned_calls(&state, &scope).await;
     }
-    dying_processes_gone(std::slice::from_ref(&id), kept_markers(&state, args), host).await?;
+    let kept = kept_markers(&state, &[], args);
+    dying_processes_gone(std::slice::from_ref(&id), kept, host).await?;
     let info = info(&id, &state, by, args, host);
     let mut receipt = Receipt::empty(info, NothingToStop::AlreadyEnded);
     if args.preview {
@@ -133,8 +138,13 @@ fn unread_receipt(id: &str, error: &CliError, flags: &SameFlags) -> CliError {
 }
 
 /// Target of a stop with these arguments within the orphaned work; `None` if the arguments cover no orphaned work.
-fn target_of(state: &SessionState, args: &StopArgs) -> Option<StopTarget> {
+fn target_of(
+    state: &SessionState,
+    orphans: &[OrphanedWork],
+    args: &StopArgs,
+) -> Option<StopTarget> {
     let mut left = scan_orphans(state);
+    left.extend_from_slice(orphans);
     left.retain(|work| work.alive);
     match &args.call {
         Some(call) => {
@@ -148,12 +158,12 @@ fn target_of(state: &SessionState, args: &StopArgs) -> Option<StopTarget> {
 
 /// Markers of the background work that a stop with these arguments does not end. A marker is an environment variable
 /// that identifies the processes of a call.
-fn kept_markers(state: &SessionState, args: &StopArgs) -> Vec<Arc<str>> {
+fn kept_markers(state: &SessionState, orphans: &[OrphanedWork], args: &StopArgs) -> Vec<Arc<str>> {
     let covers_background = args.call.is_none() && args.extent != RemoteExtent::Turn;
     if covers_background && !args.preview {
         return Vec::new();
     }
-    background_markers(state)
+    background_markers(state, orphans)
 }
 
 /// Waits until no process has the session open, and reads the session.

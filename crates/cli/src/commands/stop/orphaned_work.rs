@@ -24,7 +24,7 @@ use allstop_remote::ProcessNumber;
 pub(super) struct OtherSessions {
     /// Sessions that are open in a process without a socket, such as another `allstop stop`.
     pub(super) held: Vec<SessionId>,
-    /// Sessions whose owner has died, with running processes of their calls.
+    /// Sessions with running processes of their calls that belong to no known owner.
     pub(super) dying: Vec<SessionId>,
     /// Problems that prevent a stop, one per line.
     pub(super) problems: Vec<String>,
@@ -46,7 +46,8 @@ impl OrphanedSessions {
         known: &HashSet<SessionId>,
         asked: &HashSet<ProcessNumber>,
     ) -> Result<(OtherSessions, Self), CliError> {
-        let unreported = unreported_sessions(&*log, known, asked).await?;
+        let scope = Scope::root("search for left work", scopes.clone());
+        let unreported = unreported_sessions(&*log, known, asked, &scope).await?;
         let held = unreported.unreachable.into_iter().map(|held| held.id);
         let mut others = OtherSessions {
             held: held.collect(),
