@@ -210,7 +210,8 @@ fn stop_ends_processes_without_owner_and_keeper() {
         let listed = json(&on_store(&place, "ps --json").ok());
         assert_eq!(listed["problems"], serde_json::json!([]), "{listed:#}");
         let left = &listed["left_sessions"][0];
-        assert_eq!(left["session_id"], *id, "{listed:#}");
+        let running = place.leftovers();
+        assert_eq!(left["session_id"], *id, "{listed:#}, {running:?}");
         let work = left["left_work"][0]["id"].as_str().expect("work");
         let which = if which.is_empty() { &*id } else { which };
         let stops = |ended: &Ended| {

@@ -12,12 +12,11 @@ use crate::status::MarkedProcess;
 
 use super::environment::marker_of;
 use super::procfs::{ProcessStat, user_of, visit_processes};
-use super::procfs_reader::read_in_time;
 use super::tree::as_members;
 
 /// Living processes of this user with a marker that satisfies `is_wanted`. These are the processes of calls, without
 /// their keepers. A process that has cleared its environment is not found. Blocks as
-/// [`all_processes`](super::all_processes) does, but skips a process whose environment cannot be read in time.
+/// [`all_processes`](super::all_processes) does.
 pub fn marked_processes(is_wanted: impl Fn(&str) -> bool) -> Vec<MarkedProcess> {
     let user = getuid().as_raw();
     let mut all = HashMap::new();
@@ -27,8 +26,8 @@ pub fn marked_processes(is_wanted: impl Fn(&str) -> bool) -> Vec<MarkedProcess> 
         if stat.is_dead() || stat.is_kernel || user_of(stat.pid) != Some(user) {
             return;
         }
-        let marker = read_in_time(move || marker_of(stat.pid)).flatten();
-        if let Some(marker) = marker.filter(|marker| is_wanted(marker)) {
+        // Read without a time limit: a busy machine would exceed a limit, and the process would be missing.
+        if let Some(marker) = marker_of(stat.pid).filter(|marker| is_wanted(marker)) {
             markers.insert(stat.pid, marker.into());
         }
     });
