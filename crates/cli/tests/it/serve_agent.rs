@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use rustix::process::{Pid, kill_process};
 use serde_json::{Value, json};
 
 use crate::serve::Server;
@@ -472,13 +471,7 @@ fn processes_of_a_killed_server_belong_to_their_task() {
     let id = id_of(&task);
     let begun = place.work().join("begun");
     eventually("the command runs", || begun.exists().then_some(()));
-    let mut keepers = place.leftovers();
-    keepers.retain(processes::Process::is_keeper);
-    assert_eq!(keepers.len(), 1, "{keepers:?}");
-    let keeper = Pid::from_raw(keepers[0].pid).expect("a pid");
-    kill_process(keeper, Signal::STOP).expect("it runs");
-    server.running.end_by(Signal::KILL);
-    kill_process(keeper, Signal::KILL).expect("it runs");
+    server.running.end_with_keeper(&place);
     let server = serve();
     eventually("the task has failed", || {
         (state_of(&server, id) == "TASK_STATE_FAILED").then_some(())

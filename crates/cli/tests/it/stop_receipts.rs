@@ -1,11 +1,9 @@
 //! Receipts of stops that cover less or more than one turn: calls, hooks, background work. Each receipt must be in the
 //! envelope (JSON result) of the run and in the log.
 
-use rustix::process::{Pid, kill_process};
 use serde_json::Value;
 
 use crate::support::fault::Fault;
-use crate::support::processes::Process;
 use crate::support::{Ended, FACT_MAX, Place, Running, Signal, eventually};
 
 fn json(ended: &Ended) -> Value {
@@ -182,14 +180,7 @@ fn kill_with_keeper(place: &Place, running: Running) -> String {
     let report = json(&on_store(place, "ps --json"));
     let id = report["sessions"][0]["session_id"].as_str();
     let id = id.expect("an open session").to_owned();
-    let mut keepers = place.leftovers();
-    keepers.retain(Process::is_keeper);
-    assert_eq!(keepers.len(), 1, "{keepers:?}");
-    // A stopped keeper cannot notice the end of its owner.
-    let keeper = Pid::from_raw(keepers[0].pid).expect("a pid");
-    kill_process(keeper, Signal::STOP).expect("it runs");
-    running.end_by(Signal::KILL);
-    kill_process(keeper, Signal::KILL).expect("it runs");
+    running.end_with_keeper(place);
     id
 }
 

@@ -289,7 +289,11 @@ impl Stall {
         // and the keepers end the work later.
         let reports_work =
             method == RunStopMethod::CtrlCTwice && ended.stderr.contains("STILL RUNS");
-        let limit = if reports_work { FACT_MAX } else { Duration::ZERO };
+        let limit = if reports_work {
+            FACT_MAX
+        } else {
+            Duration::ZERO
+        };
         let gone = within(limit, || place.leftovers().is_empty().then_some(()));
         if self.is_quiet && gone.is_none() {
             return Err(format!("still there: {:#?}", place.leftovers()));

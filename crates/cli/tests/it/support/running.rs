@@ -12,7 +12,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::Value;
 
-use super::FACT_MAX;
+use super::processes::Process;
+use super::wait::eventually;
+use super::{FACT_MAX, Place};
 
 /// Maximum time that an output may stay open after the end of the process. If the output stays open longer, a leftover
 /// process holds it.
@@ -169,6 +171,35 @@ impl Running {
     pub(crate) fn end_by(mut self, signal: Signal) -> Ended {
         self.signal(signal);
         self.end(FACT_MAX)
+    }
+
+    /// Kills the process and the only keeper of its place, so that neither reacts to the end of the other. The process
+    /// is stopped first. A keeper that is stopped instead would continue: the kernel wakes the stopped processes of a
+    /// group whose parent ends.
+    #[track_caller]
+    pub(crate) fn end_with_keeper(mut self, place: &Place) {
+        let mut keepers = place.leftovers();
+        keepers.retain(Process::is_keeper);
+        assert_eq!(keepers.len(), 1, "{keepers:?}");
+        let keeper = Pid::from_raw(keepers[0].pid).expect("a pid");
+        self.signal(Signal::STOP);
+        let tasks = format!("/proc/{}/task", self.pid());
+        eventually("its threads are stopped", || {
+            let mut tasks = std::fs::read_dir(&tasks).expect("it is there");
+            let is_stopped = |stat: String| {
+                stat.rsplit(") ")
+                    .next()
+                    .is_some_and(|rest| rest.starts_with('T'))
+            };
+            let all_stopped = tasks.all(|task| {
+                let stat = task.map(|task| task.path().join("stat"));
+                let stat = stat.and_then(std::fs::read_to_string);
+                stat.is_ok_and(is_stopped)
+            });
+            all_stopped.then_some(())
+        });
+        kill_process(keeper, Signal::KILL).expect("it runs");
+        self.end_by(Signal::KILL);
     }
 }
 
