@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::TaskId;
-use allstop_task::{ListFilter, Task, TaskState, TaskSummary};
+use allstop_task::{ListFilter, Task, TaskState};
 
 use crate::calls::ClientCall;
 use crate::failure::CallFailure;
@@ -47,8 +47,18 @@ impl ClientCall<'_> {
         loop {
             let page = self.manager.list(&filter, after.as_ref(), PAGE_LEN).await;
             let page = page.map_err(|error| CallFailure::Other(error.to_string()))?;
-            let of_page = page.tasks.into_iter().filter(TaskSummary::has_ended);
-            ended.extend(of_page.map(|task| task.id));
+            for task in page.tasks {
+                // The list can lag behind the result that the client has received.
+                let has_ended = task.has_ended()
+                    || self
+                        .manager
+                        .get(&task.id)
+                        .await
+                        .is_ok_and(|task| task.has_ended());
+                if has_ended {
+                    ended.push(task.id);
+                }
+            }
             after = page.next;
             if ended.len() >= LISTED_MAX || after.is_none() {
                 break;

@@ -14,11 +14,23 @@ use serde::{Deserialize, Serialize};
 /// AI credits per US dollar: GitHub bills 0.01 dollars for an AI credit.
 const CREDITS_PER_DOLLAR: f64 = 100.0;
 
-/// Limits that a client requests.
+/// Limits that a client requests. A misspelt limit is refused, because the session would have no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct SessionLimits {
+    #[serde(default, deserialize_with = "not_negative")]
     pub max_ai_credits: Option<f64>,
+}
+
+fn not_negative<'de, D>(deserializer: D) -> Result<Option<f64>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+{
+    let credits = Option::<f64>::deserialize(deserializer)?;
+    if credits.is_some_and(|credits| credits < 0.0) {
+        return Err(serde::de::Error::custom("`maxAiCredits` is negative"));
+    }
+    Ok(credits)
 }
 
 /// Cost of the counted calls in US dollars. Clones share the count.

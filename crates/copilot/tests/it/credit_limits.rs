@@ -52,3 +52,23 @@ async fn limit_of_a_model_without_a_price_is_refused() {
     let text = answer["error"]["message"].as_str().expect("a refusal");
     assert!(text.contains("price"), "{text}");
 }
+
+/// A misspelt limit would be no limit.
+#[tokio::test]
+async fn wrong_limits_are_refused() {
+    let server = TestServer::with_options(PRICE, SCRIPT, test_options()).await;
+    let mut client = server.client();
+    for (limits, named) in [
+        (json!({ "maxCredits": 1 }), "maxCredits"),
+        (json!({ "maxAiCredits": -1 }), "negative"),
+    ] {
+        let params = json!({ "sessionId": "s", "sessionLimits": limits });
+        let answer = client.answer("session.create", &params).await;
+        let text = answer["error"]["message"].as_str().expect("a refusal");
+        assert!(text.contains(named), "{text}");
+    }
+    client.create("s", &limited(1)).await;
+    let wrong = json!({ "sessionId": "s", "sessionLimits": { "maxCredits": 3 } });
+    let answer = client.answer("session.options.update", &wrong).await;
+    assert!(answer["error"].is_object(), "{answer}");
+}

@@ -46,9 +46,9 @@ const CLOSE_AFTER_FORCE_MAX: Duration = Duration::from_millis(30);
 
 /// Note of a call whose connection cannot be verified.
 const NOT_VERIFIABLE: &str = "its connection cannot be verified; our side of it was dropped";
-/// Note of a call whose request another program carried, until this program disconnected.
-const CARRIER_GONE: &str =
-    "the program that carried the request is gone, and the request may still run";
+/// Note of a call for which another program worked, for example carried its request. The end of this work is unknown.
+const OUTSIDE_WORK_LOST: &str =
+    "another program worked for this call and did not report the end; its work may still run";
 
 impl SharedAnswer {
     pub(super) fn new() -> Self {
@@ -267,7 +267,7 @@ impl Drop for RegisteredCall {
 fn note_of(state: ConnectionState) -> Option<&'static str> {
     match state {
         ConnectionState::NotVerifiable => Some(NOT_VERIFIABLE),
-        ConnectionState::Lost => Some(CARRIER_GONE),
+        ConnectionState::Lost => Some(OUTSIDE_WORK_LOST),
         _ => None,
     }
 }

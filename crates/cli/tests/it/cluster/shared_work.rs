@@ -230,21 +230,30 @@ fn drained_worker_ends_by_itself() {
 /// Regression: the third signal ended the loop that returns the lease, so the lease lasted until its expiry.
 #[test]
 fn forced_worker_returns_its_lease() {
-    let cluster = Cluster::new();
-    let mut worker = cluster.deaf_worker_with("--lease 1m --drain 1m");
-    let task = cluster.send("go");
-    cluster.begun();
-    worker
-        .signal(Signal::TERM)
-        .wait_stderr("draining for up to 1m");
-    // Signals in quick succession count as one.
-    std::thread::park_timeout(Duration::from_millis(200));
-    worker.signal(Signal::TERM).wait_stderr("stopping: ");
-    std::thread::park_timeout(Duration::from_millis(200));
-    let ended = worker.end_by(Signal::TERM);
-    assert_eq!(ended.code, 143, "{}", ended.stderr);
-    assert!(cluster.listed().is_empty(), "{}", ended.stderr);
-    assert_eq!(cluster.state(&task), "TASK_STATE_CANCELED");
+    // On a busy machine, the short time after the third signal may end before the servers have answered.
+    const TRIES: usize = 3;
+    for _ in 0..TRIES {
+        let cluster = Cluster::new();
+        let mut worker = cluster.deaf_worker_with("--lease 1m --drain 1m");
+        let task = cluster.send("go");
+        cluster.begun();
+        worker
+            .signal(Signal::TERM)
+            .wait_stderr("draining for up to 1m");
+        // Signals in quick succession count as one.
+        std::thread::park_timeout(Duration::from_millis(200));
+        worker.signal(Signal::TERM).wait_stderr("stopping: ");
+        std::thread::park_timeout(Duration::from_millis(200));
+        let ended = worker.end_by(Signal::TERM);
+        if ended.code == 1 && ended.stderr.contains("time limit reached") {
+            continue;
+        }
+        assert_eq!(ended.code, 143, "{}", ended.stderr);
+        assert!(cluster.listed().is_empty(), "{}", ended.stderr);
+        assert_eq!(cluster.state(&task), "TASK_STATE_CANCELED");
+        return;
+    }
+    panic!("the time was too short {TRIES} times");
 }
 
 /// Regression: the exit code was 143 if the time limit came before the report.

@@ -8,7 +8,7 @@ use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use serde_json::json;
 
 use crate::support::terminal::Terminal;
-use crate::support::{Allstop, FACT_MAX, Place, Signal};
+use crate::support::{Allstop, FACT_MAX, Place, Signal, eventually};
 use hostile::{check, check_harmless, hostile, quoted, short_hostile, without_ours};
 
 /// Everything that a command writes to a terminal, if all three streams are connected to this terminal.
@@ -283,13 +283,21 @@ replies: [{{reasoning: {0}, text: {0}}}, {{error: {{status: 400, message: {0}}}}
     says(&format!("m {paste}"), "\\u{1b}[3J");
     says(&format!("once more {paste}"), "error:");
     says("server", "It is up.");
-    for (command, answer) in [
-        ("background", "bg_1: runs"),
-        ("background output bg_1", "[bg_1"),
-        ("stop", "Nothing to stop"),
-        ("policy", "policy"),
+    for (command, answers) in [
+        ("background", ["bg_1: runs"; 2]),
+        ("background output bg_1", ["[bg_1"; 2]),
+        // The second answer comes if the turn has not ended yet.
+        ("stop", ["Nothing to stop", "stopped by you (/stop)"]),
+        ("policy", ["policy"; 2]),
     ] {
-        says(&format!("/{command}"), answer);
+        terminal.type_keys(&format!("/{command}\r"));
+        eventually("an answer", || {
+            let written = terminal.written();
+            answers
+                .iter()
+                .any(|answer| written.contains(answer))
+                .then_some(())
+        });
         terminal.type_keys(&format!("/{command} {paste}\r"));
         terminal.type_keys("\u{15}");
     }
