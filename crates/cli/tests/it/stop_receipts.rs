@@ -204,6 +204,9 @@ fn stop_ends_processes_without_owner_and_keeper() {
         let running = place.leftovers();
         assert_eq!(left["session_id"], *id, "{listed:#}, {running:?}");
         let work = left["left_work"][0]["id"].as_str().expect("work");
+        let removed = on_store(&place, &format!("sessions rm {id}"));
+        assert!(removed.stderr.contains("still runs"), "{removed:?}");
+        assert_eq!(removed.code, 1);
         let which = if which.is_empty() { &*id } else { which };
         let stops = |ended: &Ended| {
             let stopped = json(ended);

@@ -62,7 +62,10 @@ fn environment_of_threads(pid: u32) -> Vec<u8> {
 pub(super) fn marker_of(pid: u32) -> Option<String> {
     let mut environment = Vec::new();
     for _ in 0..EXEC_YIELDS {
-        environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let read = fs::read(format!("/proc/{pid}/environ"));
+        let is_denied =
+            matches!(&read, Err(error) if error.kind() == io::ErrorKind::PermissionDenied);
+        environment = read.unwrap_or_default();
         match stat(pid) {
             _ if !environment.is_empty() => break,
             Some(now) if now.is_zombie() => {
@@ -70,8 +73,8 @@ pub(super) fn marker_of(pid: u32) -> Option<String> {
                 break;
             }
             Some(now) if now.is_in_exec() => std::thread::yield_now(),
-            Some(_) => {}
-            None => return None,
+            Some(_) if !is_denied => {}
+            Some(_) | None => return None,
         }
     }
     environment.split(|byte| *byte == 0).find_map(|entry| {
@@ -110,5 +113,25 @@ mod tests {
         let own = fs::read("/proc/self/environ").expect("this process has one");
         assert_eq!(environment_of_threads(std::process::id()), own);
         assert!(environment_of_threads(u32::MAX).is_empty());
+    }
+    /// Regression: the marker of a process whose first thread has ended was not found.
+    #[test]
+    fn marker_is_read_after_the_end_of_the_first_thread() {
+        const PROGRAM: &str = "import ctypes, threading, time\n\
+                               threading.Thread(target=time.sleep, args=(60,)).start()\n\
+                               ctypes.CDLL(None).pthread_exit(None)";
+        let mut process = std::process::Command::new("python3");
+        process.args(["-c", PROGRAM]).env(MARKER_VARIABLE, "s.1");
+        let mut process = process.spawn().expect("it starts");
+        let pid = process.id();
+        let begin = std::time::Instant::now();
+        while stat(pid).is_some_and(|now| !now.is_zombie()) && begin.elapsed().as_secs() < 20 {
+            std::thread::yield_now();
+        }
+        let (now, marker) = (stat(pid), marker_of(pid));
+        process.kill().expect("it is ended");
+        process.wait().expect("it is reaped");
+        assert!(now.is_some_and(|now| now.is_zombie() && !now.is_dead()));
+        assert_eq!(marker.as_deref(), Some("s.1"));
     }
 }

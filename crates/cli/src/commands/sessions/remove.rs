@@ -10,8 +10,9 @@ use allstop_log::session::{decode, stream_of};
 use allstop_log::{
     Log, LogErrorKind, SessionError, SessionSummary, Version, newest_sessions, read_session,
 };
-use allstop_runtime::remove_session_with_output;
+use allstop_runtime::{OrphanedWork, remove_session_with_output};
 use allstop_scope::Scope;
+use allstop_session::orphaned_calls::settled_orphaned_calls;
 use allstop_terminal::{HistoryErasure, styled};
 use futures::stream::{self, StreamExt as _};
 
@@ -49,7 +50,7 @@ pub(super) async fn remove(
     for given in given {
         let id = find(log, given).await?;
         if !ids.contains(&id) {
-            check(log, &id, |work| work.alive == Some(true)).await?;
+            check(log, files, &id, |work| work.alive == Some(true)).await?;
             ids.push(id);
         }
     }
@@ -82,7 +83,7 @@ pub(super) async fn prune(
                 continue;
             }
         }
-        match check(log, &id, |work| !work.is_gone()).await {
+        match check(log, files, &id, |work| !work.is_gone()).await {
             Ok(()) => ids.push(id),
             Err(error) if error.keeps_session() => print(kept(&id, &error, Some(flags))),
             Err(error) => return Err(error),
@@ -201,10 +202,11 @@ async fn erase_messages(
     }
 }
 
-/// Checks that no background work of the session runs, according to this predicate, and that no process has the session
-/// open. The state of work in another PID namespace is unknown.
+/// Checks that no background work of the session runs, according to this predicate, that no processes of its calls are
+/// left, and that no process has the session open. The state of work in another PID namespace is unknown.
 async fn check(
     log: &dyn Log,
+    files: &SessionFiles,
     id: &SessionId,
     runs: impl Fn(&Work<'_>) -> bool,
 ) -> Result<(), SessionsError> {
@@ -212,14 +214,20 @@ async fn check(
     let Ok((state, owner)) = read_session(log, id).await else {
         return Ok(());
     };
+    let named = |name: &str, pid: Option<u32>| match pid {
+        Some(pid) => format!("{name} (pid {pid})"),
+        None => name.to_owned(),
+    };
     let works = state.background().iter().map(Work::of);
-    let running: Vec<String> = works
+    let mut running: Vec<String> = works
         .filter(|work| runs(work))
-        .map(|work| match work.stop_pid {
-            Some(pid) => format!("{} (pid {pid})", work.name),
-            None => work.name.to_owned(),
-        })
+        .map(|work| named(work.name, work.stop_pid))
         .collect();
+    if owner.is_none() {
+        let calls = settled_orphaned_calls(&state, &files.scope).await;
+        let pid = |work: &OrphanedWork| work.process.as_ref().map(|process| process.pid);
+        running.extend(calls.iter().map(|work| named(&work.name, pid(work))));
+    }
     if !running.is_empty() {
         let id = id.to_string();
         return Err(SessionsError::StillRuns { id, running });
