@@ -48,7 +48,7 @@ impl ClientCall<'_> {
             let page = self.manager.list(&filter, after.as_ref(), PAGE_LEN).await;
             let page = page.map_err(|error| CallFailure::Other(error.to_string()))?;
             for task in page.tasks {
-                // The list can lag behind the result that the client has received.
+                // The list can be older than the result that the client has received.
                 let has_ended = task.has_ended()
                     || self
                         .manager

@@ -46,7 +46,7 @@ const CLOSE_AFTER_FORCE_MAX: Duration = Duration::from_millis(30);
 
 /// Note of a call whose connection cannot be verified.
 const NOT_VERIFIABLE: &str = "its connection cannot be verified; our side of it was dropped";
-/// Note of a call for which another program worked, for example carried its request. The end of this work is unknown.
+/// Note of a call with work in another program, such as the transport of its request. The end of this work is unknown.
 const OUTSIDE_WORK_LOST: &str =
     "another program worked for this call and did not report the end; its work may still run";
 
