@@ -6,7 +6,7 @@ use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 
 use crate::support::chat_user::CTRL_D;
 use crate::support::terminal::Terminal;
-use crate::support::{Allstop, FACT_MAX, Place, eventually};
+use crate::support::{Allstop, FACT_MAX, Place};
 
 /// Answers the questions in order. Returns the exit code and the screen.
 fn init(place: &Place, answers: &[&str]) -> (i32, String) {
@@ -189,11 +189,8 @@ fn bare_command_opens_a_chat_or_asks_first() {
     terminal.wait(CHAT_IS_READY);
     terminal.type_keys("hello\r");
     terminal.wait("Fine.");
-    // The mark at the end of a turn: Ctrl-D during the turn would ask first.
-    let is_over = || terminal.written().contains("\x1b]133;D").then_some(());
-    eventually("the end of the turn", is_over);
-    terminal.type_keys(CTRL_D);
-    assert_eq!(running.end(FACT_MAX).code, 0, "{}", terminal.all_shown());
+    let ended = terminal.leaves_chat(running);
+    assert_eq!(ended.code, 0, "{}", terminal.all_shown());
     assert_eq!(server.requests()[1].body["model"], "small");
     // Without a terminal, the command line is a usage error.
     let ended = place.allstop().end();

@@ -4,14 +4,16 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcgetwinsize, tcsetwinsize};
 
-use super::FACT_MAX;
+use super::chat_user::CTRL_D;
 use super::wait::within;
+use super::{Ended, FACT_MAX, Running};
 
 /// The text of a screen without the marks of Allstop's own rows. Most tests read only the words.
 pub(crate) fn without_marks(screen: &str) -> String {
@@ -39,6 +41,11 @@ pub(crate) struct Terminal {
     line: OwnedFd,
     screen: Arc<Mutex<Vec<u8>>>,
 }
+
+/// Time that a chat has to end after each Ctrl-D, and the maximum number of presses. While work runs, the first press only
+/// lists this work. The commit of a turn whose answer is on the screen is such work.
+const LEAVE_TIME: Duration = Duration::from_secs(1);
+const LEAVE_PRESSES_MAX: usize = 10;
 
 /// Columns of a terminal that does not report its size.
 const COLUMNS: u16 = 80;
@@ -187,5 +194,16 @@ impl Terminal {
             "no {text:?} on the terminal: {:?}",
             self.shown()
         );
+    }
+    /// Presses Ctrl-D until the chat has ended.
+    #[track_caller]
+    pub(crate) fn leaves_chat(&self, chat: Running) -> Ended {
+        for _ in 0..LEAVE_PRESSES_MAX {
+            self.type_keys(CTRL_D);
+            if chat.ends_within(LEAVE_TIME) {
+                break;
+            }
+        }
+        chat.end(FACT_MAX)
     }
 }

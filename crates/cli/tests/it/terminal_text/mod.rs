@@ -69,8 +69,10 @@ fn nothing_of_a_question_is_raw() {
         terminal.wait("[n]o");
         terminal.type_keys("n\r");
         terminal.wait("No.");
-        terminal.type_keys(if command == "chat" { "\u{4}" } else { "" });
-        drop(running.end(FACT_MAX));
+        drop(match command {
+            "chat" => terminal.leaves_chat(running),
+            _ => running.end(FACT_MAX),
+        });
         let shown = terminal.all_shown();
         check(command, &shown);
         let (_, question) = shown.split_once("? Allow").expect("it was asked");
