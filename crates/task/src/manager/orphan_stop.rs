@@ -3,7 +3,9 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use allstop_core::receipt::{NothingToStop, ReceiptItem, StopInfo};
+use allstop_core::receipt::{
+    ItemKind, ItemState, NotStoppedReason, NothingToStop, ReceiptItem, StopInfo,
+};
 use allstop_core::{Cause, Receipt};
 use allstop_scope::FORCE_MAX;
 use futures::FutureExt as _;
@@ -52,24 +54,27 @@ impl ManagerInner {
         Receipt::of_preview(info, left)
     }
 
+    /// Orphaned work that the canceler in this process lists. If the canceler fails, one item says that work may be left.
     async fn orphans_here(&self, task: &Arc<Task>) -> Vec<ReceiptItem> {
         let parts = self.shared_parts.as_ref();
         let Some(canceler) = parts.and_then(|parts| parts.canceler.clone()) else {
             return Vec::new();
         };
-        let task = Arc::clone(task);
-        let listed = AssertUnwindSafe(async move { canceler.preview_orphans(task).await });
+        let of_task = Arc::clone(task);
+        let listed = AssertUnwindSafe(async move { canceler.preview_orphans(of_task).await });
         let max = self.root.grace() + FORCE_MAX;
         match self.root.timeout(max, listed.catch_unwind()).await {
-            Some(Ok(items)) => items,
+            Some(Ok(items)) => return items,
             Some(Err(panic)) => {
                 user_code::report("canceler", self.options.on_panic.as_ref(), &*panic);
-                Vec::new()
             }
-            None => {
-                tracing::warn!("a canceler does not list the left work of a task in time");
-                Vec::new()
-            }
+            None => tracing::warn!("a canceler does not list the left work of a task in time"),
         }
+        let state = ItemState::Unreachable {
+            why: NotStoppedReason::WatcherGone,
+        };
+        let name = "left work of the task";
+        let unknown = ReceiptItem::new(ItemKind::Background, task.id.as_str(), name, state);
+        vec![unknown]
     }
 }

@@ -254,6 +254,40 @@ impl Canceler for LeavesWork {
     }
 }
 
+/// A canceler that cannot list orphaned work: it panics, or never answers.
+struct ListsNothing {
+    panics: bool,
+}
+
+impl Canceler for ListsNothing {
+    fn cancel(&self, _cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>> {
+        async { Ok(()) }.boxed()
+    }
+
+    fn preview_orphans(&self, _: Arc<Task>) -> BoxFuture<'static, Vec<ReceiptItem>> {
+        assert!(!self.panics, "a bug of the embedding program");
+        std::future::pending().boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn preview_without_a_list_of_left_work_claims_nothing() {
+    for panics in [true, false] {
+        let cluster = Cluster::new();
+        let parts = TaskParts::of(three_events()).canceler(ListsNothing { panics });
+        let node = cluster.node(parts, 8);
+        let mut accepted = node.manager.execute(request("m1")).await.unwrap();
+        let task = ended(&node.manager, &mut accepted).await;
+        let preview = node.manager.preview(&task.id, user()).await.unwrap();
+        assert!(preview.is_preview() && !preview.quiet(), "{preview:?}");
+        let [item] = preview.items() else {
+            panic!("{preview:?}");
+        };
+        let unknown = NotStoppedReason::WatcherGone;
+        assert_eq!(item.state, ItemState::Unreachable { why: unknown });
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn work_that_outlives_its_task_is_stopped_by_its_worker() {
     let elsewhere = Scope::root("elsewhere", RootOptions::single_runtime());
