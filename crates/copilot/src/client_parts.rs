@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::builtin_agents;
+use crate::http_url::check_url;
 use crate::provider::{ClientProviders, is_set};
 use crate::sub_agent_settings::SubAgentSettings;
 
@@ -33,6 +34,12 @@ pub(crate) const AGENT_FOLDERS: [&str; 2] = [".github/agents", ".allstop/agents"
 
 /// Maximum length of a server's name in the names of its tools.
 const SERVER_NAME_LEN_MAX: usize = 22;
+
+/// Types of a server that runs as a process.
+const LOCAL_KINDS: [&str; 2] = ["local", "stdio"];
+
+/// Types of a server that is reached over HTTP.
+const REMOTE_KINDS: [&str; 2] = ["http", "sse"];
 
 /// An MCP server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -67,11 +74,10 @@ impl ClientServer {
         if let Some((name, _)) = server.others.iter().find(|(_, value)| is_set(value)) {
             return Err(format!("`config.{name}` is not offered: leave it out"));
         }
+        server.check("config")?;
         let needs_url = match server.kind.as_deref() {
             None => server.is_remote(),
-            Some("local" | "stdio") => false,
-            Some("http" | "sse") => true,
-            Some(other) => return Err(format!("the type {other:?} of a server is not offered")),
+            Some(kind) => REMOTE_KINDS.contains(&kind),
         };
         if needs_url != server.is_remote() {
             let missing = if needs_url { "url" } else { "command" };
@@ -80,6 +86,35 @@ impl ClientServer {
             ));
         }
         Ok(server)
+    }
+
+    /// Checks the values of the fields. `field` is the name of the server in the parameters of the client.
+    ///
+    /// # Errors
+    /// Returns the reason, for people, why the server cannot be used.
+    pub(crate) fn check(&self, field: &str) -> Result<(), String> {
+        let is_known = |kind: &str| LOCAL_KINDS.contains(&kind) || REMOTE_KINDS.contains(&kind);
+        if let Some(kind) = self.kind.as_deref().filter(|kind| !is_known(kind)) {
+            return Err(format!(
+                "`{field}.type` is {kind:?}: use \"local\" or \"stdio\" with a `command`, or \"http\" or \"sse\" with a \
+                 `url`"
+            ));
+        }
+        let command = self.command.as_deref();
+        if command.is_some_and(|command| command.trim().is_empty()) {
+            return Err(format!(
+                "`{field}.command` is empty: name the program of the server"
+            ));
+        }
+        if let Some(url) = &self.url {
+            check_url(&format!("{field}.url"), url)?;
+        }
+        if self.timeout == Some(0) {
+            return Err(format!(
+                "`{field}.timeout` is 0: use a positive number of milliseconds, or omit it"
+            ));
+        }
+        Ok(())
     }
 
     /// True if the server is reached over HTTP.

@@ -42,6 +42,7 @@ mod client_parts;
 mod connection;
 mod event;
 mod hosted;
+mod http_url;
 mod lifecycle;
 mod methods;
 mod provider;

@@ -60,8 +60,9 @@ pub(super) fn begin(
             Ok(later(change.apply(server, session, name)))
         }
         "session.mcp.startServer" | "session.mcp.restartServer" => {
-            if params.config.is_none() {
-                check_known(&session, &name, "the MCP server has no `config`")?;
+            match &params.config {
+                None => check_known(&session, &name, "the MCP server has no `config`")?,
+                Some(config) => check_new(&name, config)?,
             }
             let change = params
                 .config
@@ -123,6 +124,14 @@ fn check_known(session: &HostedSession, name: &str, reason: &str) -> Result<(), 
         return Ok(());
     }
     Err(RpcError::invalid_params(format!("{reason}: {name:?}")))
+}
+
+/// Refuses a server that could not start, before the session is closed and opened again with it.
+fn check_new(name: &str, config: &ClientServer) -> Result<(), RpcError> {
+    if name.is_empty() {
+        return Err(RpcError::invalid_params("`serverName` is missing"));
+    }
+    config.check("config").map_err(RpcError::invalid_params)
 }
 
 /// Servers of the configuration and of the session.

@@ -35,3 +35,4 @@ mod sub_agents;
 mod support;
 mod vision;
 mod workspace_diff;
+mod wrong_values;

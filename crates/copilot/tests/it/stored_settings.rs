@@ -76,7 +76,7 @@ async fn unusable_servers_are_not_stored() {
             "mcp.config.add",
             "b",
             json!({ "url": "ftp://127.0.0.1/mcp" }),
-            "does not begin with http:// or https://",
+            "begins with http:// or https://",
         ),
         (
             "mcp.config.add",
