@@ -1,6 +1,6 @@
 //! Model providers that a client names, and the model of a session.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::refusal::refusal;
+use crate::http_url::check_url;
+use crate::refusal::{check_text, refusal};
 use crate::request_route::RequestRoute;
 
 /// Option of a model provider that supplies a key for each request. The server cannot use it, and without the key the
@@ -132,6 +133,14 @@ impl ProviderParams {
         Ok(())
     }
 
+    /// Refuses a base URL that no request can reach. `field` is the name of the provider in the parameters.
+    fn check_base_url(&self, field: &str) -> Result<(), RpcError> {
+        let Some(url) = &self.base_url else {
+            return Ok(());
+        };
+        check_url(&format!("{field}.baseUrl"), url).map_err(RpcError::invalid_params)
+    }
+
     /// Returns the URL of requests. The base URL is taken literally, as in the official runtime: `/v1` is added only for
     /// Anthropic.
     fn url(&self, protocol: WireProtocol) -> Option<String> {
@@ -233,6 +242,33 @@ pub(crate) struct ChosenModel {
 }
 
 impl ClientProviders {
+    /// Checks the values that a client has sent when it opens a session.
+    ///
+    /// # Errors
+    /// Returns an error for an empty name, a duplicate provider or an unusable base URL.
+    pub(crate) fn check(&self) -> Result<(), RpcError> {
+        if let Some(only) = &self.only {
+            only.check_base_url("provider")?;
+        }
+        let mut names = BTreeSet::new();
+        for (index, named) in self.listed.iter().enumerate() {
+            let name = named.name.as_str();
+            check_text(&format!("providers[{index}].name"), name)?;
+            if !names.insert(name) {
+                return Err(RpcError::invalid_params(format!(
+                    "`providers` has two providers {name:?}: use different names"
+                )));
+            }
+            named
+                .provider
+                .check_base_url(&format!("providers[{name}]"))?;
+        }
+        for (index, model) in self.models.iter().enumerate() {
+            check_text(&format!("models[{index}].id"), &model.id)?;
+        }
+        Ok(())
+    }
+
     /// Returns the model with this name: the model of the client's only provider, or of a provider in its list, or else of
     /// the configured provider. The client may choose another name for the configured model.
     pub(crate) fn model(
@@ -354,6 +390,8 @@ impl ClientProviders {
     ) -> Result<(), RpcError> {
         for named in listed {
             named.provider.check()?;
+            let field = format!("providers[{}]", named.name);
+            named.provider.check_base_url(&field)?;
             self.listed.retain(|known| known.name != named.name);
             self.listed.push(named);
         }

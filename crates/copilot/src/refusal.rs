@@ -21,3 +21,23 @@ pub(crate) fn refusal(error: &StartError) -> RpcError {
         RpcError::internal_error(message)
     }
 }
+
+/// Refuses an empty text in a field that must name something.
+pub(crate) fn check_text(field: &str, text: &str) -> Result<(), RpcError> {
+    if !text.trim().is_empty() {
+        return Ok(());
+    }
+    Err(RpcError::invalid_params(format!(
+        "`{field}` is empty: use a name with at least one letter or digit"
+    )))
+}
+
+/// Like [`check_text`], but for a field that may be absent.
+pub(crate) fn check_optional_text(field: &str, text: Option<&str>) -> Result<(), RpcError> {
+    if text.is_none_or(|text| !text.trim().is_empty()) {
+        return Ok(());
+    }
+    Err(RpcError::invalid_params(format!(
+        "`{field}` is empty: use a name, or omit the field"
+    )))
+}

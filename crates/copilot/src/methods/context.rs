@@ -18,6 +18,7 @@ use super::method::{
 };
 use super::models::without_nulls;
 use super::open::reopen;
+use super::open_checks::check_folder;
 use super::stops::runs_attached_background;
 use crate::hosted::{HostedSession, SessionChoice, now};
 use crate::server::CopilotServer;
@@ -180,6 +181,7 @@ pub(super) async fn set_folder(
     session: Arc<HostedSession>,
     folder: PathBuf,
 ) -> MethodResult {
+    check_folder(Some(&folder)).await?;
     let chosen = folder.clone();
     let change = move |choice: &mut SessionChoice| {
         choice.requested.working_directory = Some(chosen.clone());

@@ -34,6 +34,7 @@ mod model_capabilities;
 mod models;
 mod names;
 mod open;
+mod open_checks;
 mod open_params;
 mod pending;
 mod permissions;

@@ -15,6 +15,7 @@ use super::model_capabilities::ModelCapabilities;
 use super::open::reopen;
 use crate::hosted::{HostedSession, SessionChoice};
 use crate::provider::{ListedModelParams, NamedProviderParams};
+use crate::refusal::check_text;
 use crate::server::CopilotServer;
 
 #[derive(Deserialize)]
@@ -50,6 +51,7 @@ pub(super) fn begin(
         "session.model.switchTo" => {
             let name = params.model_id;
             let name = name.ok_or_else(|| RpcError::invalid_params("`modelId` is missing"))?;
+            check_text("modelId", &name)?;
             let change = ModelChange {
                 name: Some(name),
                 effort: params.reasoning_effort,

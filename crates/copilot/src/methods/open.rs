@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::ids::usable_id;
 use super::method::{MethodAnswer, MethodCx, later, read, whole};
+use super::open_checks::check_folder;
 use super::open_params::{OpenParams, choice_of};
 use super::{handover, instructions};
 use crate::connection::Client;
@@ -65,6 +66,7 @@ fn begin(
                 Joined::Differs(setting) => Begun::Reopen(setting),
             },
         };
+        check_folder(choice.folder.as_deref()).await?;
         let opening = opened(server.clone(), client, choice, mode, id.clone(), begun);
         let name = format!("opening of session {id}");
         whole(finish_work(server.connections(), name, opening)).await??;

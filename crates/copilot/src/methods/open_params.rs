@@ -1,6 +1,6 @@
 //! Parameters of `session.create` and `session.resume`.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,7 +8,6 @@ use allstop_core::SessionId;
 use allstop_jsonrpc::RpcError;
 use allstop_model::ReasoningEffort;
 use allstop_runtime::SystemPrompt;
-use allstop_tools::{TOOL_NAME_LEN_MAX, is_valid_tool_name};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -16,6 +15,7 @@ use super::compaction_params::{InfiniteSessionParams, compaction_of};
 use super::info::context_window;
 use super::method::MethodCx;
 use super::model_capabilities::ModelCapabilities;
+use super::open_checks;
 use crate::client_parts::{ClientAgent, ClientParts, ClientServer, EnvValueMode};
 use crate::hosted::{
     CanvasProvider, ClientCanvases, ClientOptions, DeclaredCanvas, DeclaredTool, FixedSettings,
@@ -25,6 +25,7 @@ use crate::hosted::{
 use crate::provider::{
     ClientProviders, ListedModelParams, NamedProviderParams, ProviderParams, is_set,
 };
+use crate::refusal::{check_optional_text, check_text};
 use crate::request_route::RequestRoute;
 use crate::sub_agent_settings::SubAgentSettings;
 
@@ -117,9 +118,18 @@ const NOT_OFFERED: [&str; 19] = [
     "toolSearch",
 ];
 
+/// Use of the text of a system message. With `customize`, the text is appended, too.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum SystemMessageMode {
+    Append,
+    Replace,
+    Customize,
+}
+
 #[derive(Deserialize)]
 struct SystemMessageParams {
-    mode: Option<String>,
+    mode: Option<SystemMessageMode>,
     content: Option<String>,
     sections: Option<SectionChanges>,
 }
@@ -127,19 +137,21 @@ struct SystemMessageParams {
 impl SystemMessageParams {
     fn requested(self) -> RequestedPrompt {
         let content: Arc<str> = self.content.unwrap_or_default().into();
-        match self.mode.as_deref() {
-            Some("replace") => RequestedPrompt {
+        match self.mode {
+            Some(SystemMessageMode::Replace) => RequestedPrompt {
                 whole: SystemPrompt::Replaced(content),
                 sections: SectionChanges::default(),
             },
-            _ => RequestedPrompt {
-                whole: if content.is_empty() {
-                    SystemPrompt::Configured
-                } else {
-                    SystemPrompt::Appended(content)
-                },
-                sections: self.sections.unwrap_or_default(),
-            },
+            None | Some(SystemMessageMode::Append | SystemMessageMode::Customize) => {
+                RequestedPrompt {
+                    whole: if content.is_empty() {
+                        SystemPrompt::Configured
+                    } else {
+                        SystemPrompt::Appended(content)
+                    },
+                    sections: self.sections.unwrap_or_default(),
+                }
+            }
         }
     }
 }
@@ -156,7 +168,7 @@ pub(super) fn choice_of(
         let message = "`requestAutoModeSwitch` has no effect: start the server with `--auto-model`";
         not_offered.push(message.into());
     }
-    check_tools(params.tools.as_deref().unwrap_or_default())?;
+    check_values(&params)?;
     let system_message = params.system_message.take();
     let system_message = system_message.map(SystemMessageParams::requested);
     let system_prompt = system_message.as_ref().map(|message| message.whole.clone());
@@ -182,6 +194,7 @@ pub(super) fn choice_of(
         client_name: params.client_name,
         route: RequestRoute::new(is_carried(cx, id)),
     };
+    providers.check()?;
     let chosen = providers.model(server.system(), params.model.as_deref())?;
     let mut excluded = params.excluded_tools.unwrap_or_default();
     // The session has no other agent that could use these tools.
@@ -331,21 +344,17 @@ fn not_offered(params: &OpenParams) -> Vec<Arc<str>> {
         .collect()
 }
 
-/// Refuses a declaration with tools that cannot be offered to the model. Otherwise such tools would be missing without
-/// a warning.
-fn check_tools(tools: &[DeclaredTool]) -> Result<(), RpcError> {
-    let mut names = HashSet::new();
-    for DeclaredTool { name, .. } in tools {
-        if !is_valid_tool_name(name) {
-            return Err(RpcError::invalid_params(format!(
-                "the tool name {name:?} is invalid: use 1 to {TOOL_NAME_LEN_MAX} letters, digits, `_` and `-` of ASCII"
-            )));
-        }
-        if !names.insert(name) {
-            return Err(RpcError::invalid_params(format!(
-                "the tool {name:?} is declared twice"
-            )));
-        }
+/// Refuses values that the client cannot have meant. Otherwise they would change the session without a warning.
+fn check_values(params: &OpenParams) -> Result<(), RpcError> {
+    check_optional_text("model", params.model.as_deref())?;
+    check_optional_text("agent", params.agent.as_deref())?;
+    open_checks::check_tools(params.tools.as_deref().unwrap_or_default())?;
+    open_checks::check_agents(params.custom_agents.as_deref().unwrap_or_default())?;
+    for (index, command) in params.commands.iter().flatten().enumerate() {
+        check_text(&format!("commands[{index}].name"), &command.name)?;
+    }
+    if let Some(servers) = &params.mcp_servers {
+        open_checks::check_servers("mcpServers", servers)?;
     }
     Ok(())
 }

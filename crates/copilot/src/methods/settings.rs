@@ -10,7 +10,9 @@ use serde_json::{Map, Value, json};
 
 use super::method::{MethodAnswer, MethodCx, later, open_session, read, ready};
 use super::open::reopen;
+use super::open_checks::check_folder;
 use crate::hosted::{SessionChoice, SessionLimits};
+use crate::refusal::check_optional_text;
 use crate::server::CopilotServer;
 
 #[derive(Deserialize)]
@@ -69,9 +71,12 @@ pub(super) fn begin(
             if changes == SettingChanges::default() {
                 return ready(json!({ "success": true }));
             }
+            check_optional_text("model", changes.model.as_deref())?;
+            let folder = changes.working_directory.clone();
             let (of_server, limits) = (server.clone(), changes.session_limits);
             let change = move |choice: &mut SessionChoice| changes.apply(&of_server, choice);
             Ok(later(async move {
+                check_folder(folder.as_deref()).await?;
                 let session = reopen(server, session.id().clone(), "options", change).await?;
                 if let Some(LimitsChange(limits)) = limits {
                     let data = json!({ "sessionLimits": limits });

@@ -69,6 +69,17 @@ async fn unusable_mcp_servers_are_refused() {
                 "session.mcp.restartServer",
                 json!({ "sessionId": "s", "serverName": "b", "config": config }),
             ),
+            (
+                "session.create",
+                json!({ "sessionId": "t", "mcpServers": { "b": config } }),
+            ),
+            (
+                "session.create",
+                json!({
+                    "sessionId": "t",
+                    "customAgents": [{ "name": "n", "prompt": "p", "mcpServers": { "b": config } }],
+                }),
+            ),
         ] {
             assert_refused(&mut client, method, &params, &texts).await;
         }
@@ -87,4 +98,131 @@ async fn unusable_mcp_servers_are_refused() {
         .request("session.mcp.list", &json!({ "sessionId": "s" }))
         .await;
     assert_eq!(list, json!({ "servers": [] }));
+}
+
+#[tokio::test]
+async fn impossible_parameters_of_a_session_are_refused() {
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    client.create("open", &json!({})).await;
+    let agent = json!({ "name": "a", "prompt": "p" });
+    let provider = |url: &str| json!({ "name": "p", "baseUrl": url });
+    let cases = [
+        (json!({ "model": "" }), ["`model` is empty", "omit"]),
+        (json!({ "model": " " }), ["`model` is empty", "omit"]),
+        (
+            json!({ "reasoningEffort": "extreme" }),
+            ["reasoningEffort", "xhigh"],
+        ),
+        (
+            json!({ "tools": [{ "name": "t", "parameters": "text" }] }),
+            ["`tools[t].parameters`", "JSON Schema"],
+        ),
+        (
+            json!({ "tools": [{ "name": "t", "parameters": [] }] }),
+            ["`tools[t].parameters`", "JSON Schema"],
+        ),
+        (
+            json!({ "systemMessage": { "mode": "prepend", "content": "x" } }),
+            ["`systemMessage.mode`", "customize"],
+        ),
+        (
+            json!({ "customAgents": [{ "name": "", "prompt": "p" }] }),
+            ["`customAgents[0].name` is empty", "name"],
+        ),
+        (
+            json!({ "customAgents": [agent, agent] }),
+            ["`customAgents`", "\"a\""],
+        ),
+        (
+            json!({ "commands": [{ "name": "" }] }),
+            ["`commands[0].name` is empty", "name"],
+        ),
+        (
+            json!({ "mcpServers": { "": { "command": "x" } } }),
+            ["`mcpServers`", "empty name"],
+        ),
+        (
+            json!({ "providers": [provider("http://127.0.0.1:1"), provider("http://127.0.0.1:2")] }),
+            ["`providers`", "\"p\""],
+        ),
+        (
+            json!({ "providers": [{ "name": "", "baseUrl": "http://127.0.0.1:1" }] }),
+            ["`providers[0].name` is empty", "name"],
+        ),
+        (
+            json!({ "providers": [provider("ftp://127.0.0.1")] }),
+            ["`providers[p].baseUrl` is \"ftp://127.0.0.1\"", "https://"],
+        ),
+        (
+            json!({ "model": "m", "provider": { "baseUrl": "" } }),
+            ["`provider.baseUrl` is \"\"", "https://"],
+        ),
+        (
+            json!({ "models": [{ "id": "", "provider": "p" }], "providers": [provider("http://127.0.0.1:1")] }),
+            ["`models[0].id` is empty", "id"],
+        ),
+        (
+            json!({ "sessionLimits": { "maxAiCredits": -1 } }),
+            ["sessionLimits.maxAiCredits", "negative"],
+        ),
+        (
+            json!({ "infiniteSessions": { "bufferExhaustionThreshold": -0.5 } }),
+            ["bufferExhaustionThreshold", "between 0 and 1"],
+        ),
+        (
+            json!({ "agent": "", "enableConfigDiscovery": true }),
+            ["`agent` is empty", "omit"],
+        ),
+    ];
+    for (more, texts) in cases {
+        for (method, id) in [("session.create", "t"), ("session.resume", "open")] {
+            let mut params = more.clone();
+            params["sessionId"] = id.into();
+            assert_refused(&mut client, method, &params, &texts).await;
+        }
+    }
+    let list = client.request("session.list", &json!({})).await;
+    let sessions = list["sessions"].as_array().expect("sessions");
+    assert_eq!(sessions.len(), 1, "{list}");
+}
+
+#[tokio::test]
+async fn working_directory_must_be_an_existing_folder() {
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    client.create("open", &json!({})).await;
+    let file = server.folder().join("file");
+    std::fs::write(&file, "text").expect("a file");
+    let (file, missing) = (json!(file), json!(server.folder().join("missing")));
+    for (folder, reason) in [
+        (json!(""), "absolute path"),
+        (json!("src"), "absolute path"),
+        (json!("~"), "absolute path"),
+        (missing, "does not exist"),
+        (file, "is not a folder"),
+    ] {
+        for (method, id) in [
+            ("session.create", "t"),
+            ("session.resume", "open"),
+            ("session.options.update", "open"),
+            ("session.metadata.setWorkingDirectory", "open"),
+        ] {
+            let params = json!({ "sessionId": id, "workingDirectory": folder });
+            assert_refused(
+                &mut client,
+                method,
+                &params,
+                &["`workingDirectory`", reason],
+            )
+            .await;
+        }
+    }
+    // A refused change leaves the session open.
+    let message = json!({ "sessionId": "open", "prompt": "hello" });
+    let answer = client.request("session.sendAndWait", &message).await;
+    assert_eq!(answer["response"]["data"]["content"], "Hello.", "{answer}");
+    let list = client.request("session.list", &json!({})).await;
+    let sessions = list["sessions"].as_array().expect("sessions");
+    assert_eq!(sessions.len(), 1, "{list}");
 }
