@@ -100,12 +100,12 @@ impl SwitchRequests for HostedSession {
         Box::pin(self.ask_for_auto_mode(error, probe))
     }
 
-    fn note_switch(&self, first: &str, auto: &str) {
+    fn note_switch<'a>(&'a self, first: &str, auto: &str) -> BoxFuture<'a, ()> {
         let data = json!({
             "newModel": auto,
             "previousModel": first,
             "cause": "rate_limit_auto_switch",
         });
-        self.note("session.model_change", data);
+        Box::pin(self.note_model_change(data))
     }
 }

@@ -38,7 +38,10 @@ pub(super) trait SwitchRequests: Send + Sync + std::fmt::Debug {
     ) -> BoxFuture<'a, Option<bool>>;
 
     /// Reports the switch from the first model to the auto model.
-    fn note_switch(&self, first: &str, auto: &str);
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the history of later openings may lack the switch.
+    fn note_switch<'a>(&'a self, first: &str, auto: &str) -> BoxFuture<'a, ()>;
 }
 
 /// The two models of a session. The calls go to the first model until a client agrees to the switch. Later calls go to the
@@ -159,7 +162,8 @@ impl AutoModel {
         }
         // Two calls of one step, such as those of two sub-agents, may ask at the same time.
         if !self.is_switched.swap(true, Ordering::Relaxed) {
-            session.note_switch(&self.first_name, &self.auto_name);
+            let noted = session.note_switch(&self.first_name, &self.auto_name);
+            noted.await;
         }
         true
     }

@@ -60,6 +60,13 @@ impl Default for ClientFacts {
 }
 
 impl ClientFacts {
+    /// Returns the facts of an opening after these earlier events of the history.
+    pub(super) fn with_notes(notes: Vec<SessionNote>) -> Self {
+        let facts = Self::default();
+        facts.known.lock().notes = notes;
+        facts
+    }
+
     /// True if the server allows all calls without a permission question.
     pub(crate) fn approves_all(&self) -> bool {
         self.approves_all.load(Ordering::SeqCst)

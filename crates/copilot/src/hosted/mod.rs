@@ -79,6 +79,7 @@ use canvases::OpenCanvases;
 use client_tools::ClientTools;
 use ignored_parameters::IgnoredParameters;
 use session_models::SessionModels;
+use workspace_state::MODEL_CHANGE;
 
 /// Maximum wait until the clients have received the last events of a closed session.
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
@@ -233,10 +234,28 @@ impl HostedSession {
 
     /// Adds an event to the history, and sends it to all clients. Returns the id of the event.
     pub(crate) fn note(&self, kind: &'static str, data: Value) -> Uuid {
+        let note = self.add_note(kind, data);
+        PersistedEvent::note(&note).at(self.id(), now(), None).id
+    }
+
+    fn add_note(&self, kind: &'static str, data: Value) -> SessionNote {
         let note = self.facts.add_note(self.session.last_turn(), kind, data);
-        let event = PersistedEvent::note(&note).at(self.id(), now(), None);
-        self.send_host_event(HostEvent::Noted(note));
-        event.id
+        self.send_host_event(HostEvent::Noted(note.clone()));
+        note
+    }
+
+    /// Adds the event of a change of the model to the history, also of later openings, and sends it to all clients.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the history of later openings may lack the event.
+    pub(crate) async fn note_model_change(&self, data: Value) {
+        let note = self.add_note(MODEL_CHANGE, data);
+        if let Err(error) = self.state.add_model_change(&note).await {
+            let message =
+                format!("the history of the session loses a change of its model: {error}");
+            let message = message.into();
+            self.send_host_event(HostEvent::NotOffered { message });
+        }
     }
 
     /// Records that a call of the running turn was cancelled by its id. Returns false if this was already recorded.

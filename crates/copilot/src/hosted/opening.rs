@@ -29,8 +29,8 @@ use super::program_files::ProgramFiles;
 use super::session_files::{FolderFiles, SessionFileStore};
 use super::session_models::SessionModels;
 use super::{
-    ClientCommandQueue, FixedSettings, HostedSession, ProgramTokens, SessionChoice, SessionServers,
-    StartOrder, UnansweredRequests, WorkspaceState, now,
+    ClientCommandQueue, ClientFacts, FixedSettings, HostedSession, ProgramTokens, SessionChoice,
+    SessionServers, StartOrder, UnansweredRequests, WorkspaceState, now,
 };
 use crate::client_parts::ClientAgent;
 use crate::server::CopilotServer;
@@ -315,9 +315,10 @@ impl HostedSession {
             tools,
             attached_clients,
             form_client: Mutex::new(None),
-            facts: before
-                .map(|before| Arc::clone(&before.facts))
-                .unwrap_or_default(),
+            facts: before.map_or_else(
+                || Arc::new(ClientFacts::with_notes(state.model_changes())),
+                |before| Arc::clone(&before.facts),
+            ),
             state,
             files,
             pending: UnansweredRequests::default(),

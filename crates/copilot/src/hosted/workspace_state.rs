@@ -1,16 +1,28 @@
-//! Name, mode and workspace of a session. The workspace is a folder, which is removed together with the session.
+//! Name, mode, changes of the model and workspace of a session. The workspace is a folder, which is removed together with
+//! the session.
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use allstop_core::TurnNumber;
 use allstop_tools::permission::{ModeSwitch, PermissionMode};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use super::client_facts::SessionNote;
 use super::session_files::replace;
 
-/// File with the name and the mode, in the folder of the workspace.
+/// File with the name, the mode and the changes of the model, in the folder of the workspace.
 const STATE_FILE: &str = "session.json";
+
+/// Type of the event for a change of the model.
+pub(super) const MODEL_CHANGE: &str = "session.model_change";
+
+/// Maximum number of stored changes of the model. A person or a program changes the model a few times in a session. The
+/// oldest changes leave the history first.
+const MODEL_CHANGES_MAX: usize = 256;
 
 /// Mode of the protocol in which the agent works.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +44,37 @@ struct StoredState {
     /// True if a person has chosen the name.
     is_named_by_user: bool,
     mode: ClientMode,
+    model_changes: Vec<ModelChangeRecord>,
+}
+
+/// A change of the model, in the form of its event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct ModelChangeRecord {
+    after: TurnNumber,
+    opening: Arc<str>,
+    number: usize,
+    data: Value,
+}
+
+impl ModelChangeRecord {
+    fn of(note: &SessionNote) -> Self {
+        Self {
+            after: note.after,
+            opening: Arc::clone(&note.opening),
+            number: note.number,
+            data: note.data.clone(),
+        }
+    }
+
+    fn note(&self) -> SessionNote {
+        SessionNote {
+            after: self.after,
+            opening: Arc::clone(&self.opening),
+            number: self.number,
+            kind: MODEL_CHANGE,
+            data: self.data.clone(),
+        }
+    }
 }
 
 /// Result of a change of the name.
@@ -47,6 +90,8 @@ pub(crate) enum NameChange {
 pub(crate) struct WorkspaceState {
     folder: PathBuf,
     stored: Mutex<StoredState>,
+    /// Held during a write, so that an older state never replaces a newer one.
+    writing: tokio::sync::Mutex<()>,
     switch: ModeSwitch,
     /// Permission mode outside the mode `plan`.
     configured: PermissionMode,
@@ -68,6 +113,7 @@ impl WorkspaceState {
             switch: ModeSwitch::new(configured),
             configured,
             stored: Mutex::new(StoredState::default()),
+            writing: tokio::sync::Mutex::default(),
         };
         state.switch_to(stored.mode);
         *state.stored.lock() = stored;
@@ -104,15 +150,14 @@ impl WorkspaceState {
     /// # Cancel safety
     /// If the future is dropped, the name may not outlast the process.
     pub(crate) async fn set_name(&self, name: &str, is_by_user: bool) -> io::Result<NameChange> {
-        let stored = {
+        {
             let mut stored = self.stored.lock();
             if stored.is_named_by_user && !is_by_user {
                 return Ok(NameChange::Kept);
             }
             (stored.name, stored.is_named_by_user) = (Some(name.to_owned()), is_by_user);
-            stored.clone()
-        };
-        self.store(&stored).await?;
+        }
+        self.store().await?;
         Ok(NameChange::Applied)
     }
 
@@ -124,14 +169,35 @@ impl WorkspaceState {
     /// # Cancel safety
     /// If the future is dropped, the mode may not outlast the process.
     pub(crate) async fn set_mode(&self, mode: ClientMode) -> io::Result<ClientMode> {
-        let (before, stored) = {
-            let mut stored = self.stored.lock();
-            let before = std::mem::replace(&mut stored.mode, mode);
-            (before, stored.clone())
-        };
+        let before = std::mem::replace(&mut self.stored.lock().mode, mode);
         self.switch_to(mode);
-        self.store(&stored).await?;
+        self.store().await?;
         Ok(before)
+    }
+
+    /// Events of the stored changes of the model, in their order.
+    pub(super) fn model_changes(&self) -> Vec<SessionNote> {
+        let stored = self.stored.lock();
+        let changes = stored.model_changes.iter();
+        changes.map(ModelChangeRecord::note).collect()
+    }
+
+    /// Stores the event of a change of the model, for the history of later openings.
+    ///
+    /// # Errors
+    /// Returns an error if the event was not stored.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the event may not outlast the process.
+    pub(super) async fn add_model_change(&self, note: &SessionNote) -> io::Result<()> {
+        {
+            let mut stored = self.stored.lock();
+            if stored.model_changes.len() == MODEL_CHANGES_MAX {
+                stored.model_changes.remove(0);
+            }
+            stored.model_changes.push(ModelChangeRecord::of(note));
+        }
+        self.store().await
     }
 
     fn switch_to(&self, mode: ClientMode) {
@@ -141,8 +207,9 @@ impl WorkspaceState {
         });
     }
 
-    async fn store(&self, stored: &StoredState) -> io::Result<()> {
-        let text = serde_json::to_vec(stored)?;
+    async fn store(&self) -> io::Result<()> {
+        let _writing = self.writing.lock().await;
+        let text = serde_json::to_vec(&*self.stored.lock())?;
         tokio::fs::create_dir_all(&self.folder).await?;
         let file = self.folder.join(STATE_FILE);
         replace(&self.folder, &file, &text).await

@@ -158,7 +158,7 @@ impl ModelChange {
             "reasoningEffort": after.1,
             "previousReasoningEffort": before.1,
         });
-        session.note("session.model_change", without_nulls(data));
+        session.note_model_change(without_nulls(data)).await;
         Ok(session)
     }
 }

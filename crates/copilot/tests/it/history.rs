@@ -177,3 +177,46 @@ async fn ids_of_notes_are_new_after_a_resume() {
     }
     assert_ne!(ids[0], ids[1]);
 }
+
+/// The history of a session that was closed and resumed has the changes of its model, with the ids that were sent.
+#[tokio::test]
+async fn changes_of_the_model_are_in_the_history_after_a_resume() {
+    let server = TestServer::new(SCRIPT).await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    let session = json!({ "sessionId": "s" });
+    let message = json!({ "sessionId": "s", "prompt": "hello" });
+    for effort in ["high", "low"] {
+        client.request("session.sendAndWait", &message).await;
+        let effort = json!({ "sessionId": "s", "reasoningEffort": effort });
+        client
+            .request("session.model.setReasoningEffort", &effort)
+            .await;
+    }
+    let is_change = |event: &&Value| event["type"] == "session.model_change";
+    let before = history(&mut client).await;
+    assert_eq!(before.iter().filter(is_change).count(), 2, "{before:?}");
+    client.request("session.detach", &session).await;
+
+    client.request("session.resume", &session).await;
+    let after = history(&mut client).await;
+    let place = |event: &&Value| (event["type"].clone(), event["id"].clone());
+    let kept = |events: &[Value]| {
+        let events = events.iter();
+        let kept = events.filter(|event| event["type"] != "session.resume");
+        kept.map(|event| place(&event)).collect::<Vec<_>>()
+    };
+    assert_eq!(kept(&after), kept(&before));
+
+    // A later change follows the earlier ones, and outlasts another close.
+    let effort = json!({ "sessionId": "s", "reasoningEffort": "medium" });
+    client
+        .request("session.model.setReasoningEffort", &effort)
+        .await;
+    client.request("session.detach", &session).await;
+    client.request("session.resume", &session).await;
+    let changes = history(&mut client).await.into_iter();
+    let changes = changes.filter(|event| is_change(&event));
+    let efforts = changes.map(|event| event["data"]["reasoningEffort"].clone());
+    assert_eq!(efforts.collect::<Vec<_>>(), ["high", "low", "medium"]);
+}
