@@ -125,7 +125,7 @@ pub(crate) struct HostedSession {
     /// A turn, and the calls of this turn that clients have cancelled individually. If a client cancels such a call
     /// again, the answer reports that no call was cancelled.
     cancelled: Mutex<(TurnNumber, HashSet<CallId>)>,
-    ignored: IgnoredParameters,
+    ignored: Arc<IgnoredParameters>,
     choice: SessionChoice,
     settings: FixedSettings,
     version: Arc<str>,
@@ -213,7 +213,8 @@ impl HostedSession {
         drop(self.host_events.send(event));
     }
 
-    /// Warns the clients of each parameter of this method that has no effect, once while the session is open.
+    /// Warns the clients of each parameter of this method that has no effect, once while the session is open. An opening
+    /// with other settings does not repeat the warnings.
     pub(crate) fn warn_of_ignored(&self, method: &str, others: &Map<String, Value>) {
         for message in self.ignored.warnings(method, others) {
             self.send_host_event(HostEvent::NotOffered { message });

@@ -24,7 +24,6 @@ use super::auto_model::SwitchRequests;
 use super::client_tools::{ChosenTools, ClientTools, ToolGeneration};
 use super::exit_plan::PlanExit;
 use super::hooks::{ClientHooks, HookRequests};
-use super::ignored_parameters::IgnoredParameters;
 use super::program_files::ProgramFiles;
 use super::session_files::{FolderFiles, SessionFileStore};
 use super::session_models::SessionModels;
@@ -337,7 +336,7 @@ impl HostedSession {
             feeds: TaskTracker::new(),
             no_more_calls: CancellationToken::new(),
             cancelled: Mutex::new((TurnNumber(0), HashSet::new())),
-            ignored: IgnoredParameters::default(),
+            ignored: before.map_or_else(Arc::default, |before| Arc::clone(&before.ignored)),
             choice,
             settings,
             version: Arc::clone(&server.options().version),

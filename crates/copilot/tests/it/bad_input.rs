@@ -201,6 +201,40 @@ async fn ignored_parameters_cause_one_warning_each() {
     );
 }
 
+/// A change of the settings opens the session again, and a resume may follow its close. The clients already know the
+/// warning then.
+#[tokio::test]
+async fn warnings_about_ignored_parameters_are_not_repeated() {
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    let message = json!({ "sessionId": "s", "prompt": "hello", "requiredTool": "view" });
+    client.request("session.sendAndWait", &message).await;
+    let effort = json!({ "sessionId": "s", "reasoningEffort": "high" });
+    client
+        .request("session.model.setReasoningEffort", &effort)
+        .await;
+    client.request("session.sendAndWait", &message).await;
+    client
+        .request(
+            "session.options.update",
+            &json!({ "sessionId": "s", "verbosity": "low" }),
+        )
+        .await;
+    client
+        .take("the last warning", |message| {
+            message["params"]["event"]["data"]["message"]
+                .as_str()
+                .is_some_and(|text| text.contains("verbosity"))
+        })
+        .await;
+    let warnings = client
+        .seen()
+        .iter()
+        .filter(|message| message["params"]["event"]["type"] == "session.warning");
+    assert_eq!(warnings.count(), 2, "{:?}", client.seen());
+}
+
 /// While a request is in progress, its id cannot be used for another request.
 #[tokio::test]
 async fn id_in_flight_is_refused() {
