@@ -158,18 +158,11 @@ impl SessionInner {
         let info = self.host.scope.stop_info(&request);
         let running = plan.scopes.iter().flat_map(Scope::running);
         let items: Vec<_> = running.chain(left).collect();
-        let is_one = matches!(
-            target,
-            StopTarget::Call(_) | StopTarget::Background(_) | StopTarget::Message(_)
-        );
-        if is_one && items.is_empty() {
-            return Receipt::empty(info, NothingToStop::NotFound).as_preview();
-        }
         let has_ended = |turn: &Arc<QueuedTurn>| turn.state.try_outcome().is_some();
         if items.is_empty() && plan.turn.as_ref().is_none_or(has_ended) {
             // A stop would find nothing, and its receipt would not list the work outside the extent.
             let outcome = match plan.nothing {
-                NothingToStop::NotFound if plan.scopes.is_empty() => NothingToStop::NotFound,
+                NothingToStop::NotFound if plan.is_empty() => NothingToStop::NotFound,
                 _ => NothingToStop::AlreadyEnded,
             };
             return Receipt::empty(info, outcome).as_preview();

@@ -160,3 +160,32 @@ async fn call_with_the_id_of_an_earlier_one_can_be_cancelled() {
             .await;
     }
 }
+
+/// A dry run of the stop of an ended call has the outcome of the stop itself.
+#[tokio::test]
+async fn preview_of_an_ended_call_agrees_with_its_stop() {
+    let script =
+        "turns: [{replies: [{calls: [{tool: wait, id: c1, arguments: {}}]}, {text: Done.}]}]";
+    let server = TestServer::new(script).await;
+    let mut client = server.client();
+    client
+        .create("s", &json!({ "tools": [{ "name": "wait" }] }))
+        .await;
+    let message = json!({ "sessionId": "s", "prompt": "wait" });
+    let waiting = client.send("session.sendAndWait", &message).await;
+    let request = client.event("external_tool.requested").await;
+    let result = json!({ "sessionId": "s", "requestId": request["requestId"], "result": "waited" });
+    client
+        .request("session.tools.handlePendingToolCall", &result)
+        .await;
+    let answer = client.answer_to(waiting).await;
+    assert_eq!(answer["result"]["outcome"], "completed", "{answer}");
+    for (call, outcome) in [("c1", "already_ended"), ("unknown", "not_found")] {
+        let call = json!({ "sessionId": "s", "toolCallId": call });
+        let preview = client.request("allstop.preview", &call).await;
+        assert_eq!(preview["receipt"]["outcome"], outcome, "{preview}");
+        let stop = client.request("allstop.cancelToolCall", &call).await;
+        assert_eq!(stop["receipt"]["outcome"], outcome, "{stop}");
+        assert_eq!(preview["receipt"]["target"], stop["receipt"]["target"]);
+    }
+}
