@@ -30,6 +30,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::lifecycle;
 use crate::methods::{self, MethodAnswer, MethodCx, MethodResult};
@@ -96,6 +97,9 @@ struct CancelRequestParams {
 /// Maximum wait until the last answers are written. A client that has stopped reading must not delay the end.
 const LAST_WRITES_MAX: Duration = Duration::from_secs(1);
 
+/// Maximum wait until the open requests are answered at the end of a connection. They do not wait for anything then.
+const LAST_ANSWERS_MAX: Duration = Duration::from_millis(200);
+
 /// State of the reader of one connection.
 struct ConnectionReader {
     server: CopilotServer,
@@ -104,6 +108,8 @@ struct ConnectionReader {
     scope: Scope,
     /// Running requests that their sender can cancel.
     running: Arc<Mutex<HashMap<RpcId, CancellationToken>>>,
+    /// Requests that are answered later and have no answer yet.
+    unanswered: TaskTracker,
     /// Permit for a request with a large answer. Only one such request of the client runs at a time.
     large: Arc<Semaphore>,
     access: ConnectionAccess,
@@ -142,6 +148,7 @@ impl CopilotServer {
             incoming: IncomingRequests::new(REQUESTS_MAX, sink),
             scope: scope.clone(),
             running: Arc::default(),
+            unanswered: TaskTracker::new(),
             large: Arc::new(Semaphore::new(1)),
             access,
             is_connected: false,
@@ -168,17 +175,22 @@ impl CopilotServer {
             () = notifying => (ServedConnectionEnd::Closed, true),
         };
         self.detach_client(&client);
+        let unanswered = connection.unanswered.clone();
+        drop(connection);
+        // A request may wait for its own client, for example for a file that the client stores. The stop ends this wait with
+        // an error, before the waits for the client end as well.
+        let cause = Cause::new(CauseKind::Disconnect).detail("its client is gone");
+        let stop = scope.stop(StopRequest::new(Extent::Subtree, cause).grace(LAST_ANSWERS_MAX));
+        unanswered.close();
+        drop(timeout(LAST_ANSWERS_MAX, unanswered.wait()).await);
         client.outgoing.close();
         client.carried.close();
-        drop(connection);
         queue.close();
         if writes_on {
             // The last answers, and the reason for the end of the connection, are still written. A client that has
             // closed its sending side may still read.
             drop(timeout(LAST_WRITES_MAX, writing).await);
         }
-        let cause = Cause::new(CauseKind::Disconnect).detail("its client is gone");
-        let stop = scope.stop(StopRequest::new(Extent::Subtree, cause).grace(Duration::ZERO));
         drop(stop.receipt().await);
         // The detach is repeated, because a request in progress may have attached the client after the first detach.
         self.detach_client(&client);
@@ -326,14 +338,22 @@ impl ConnectionReader {
         self.running.lock().insert(id.clone(), cancelled.clone());
         let running = Arc::clone(&self.running);
         let filtered = self.filtered(&method);
+        let is_unanswered = self.unanswered.token();
         let spec = WorkSpec::new(ItemKind::Future, method);
         // If the scope refuses the work, the responder is dropped. A dropped responder sends an error to the client.
-        let spawned = self.scope.spawn(spec, move |_cx| async move {
+        let spawned = self.scope.spawn(spec, move |cx| async move {
+            let _is_unanswered = is_unanswered;
             let result = tokio::select! {
                 biased;
                 result = answer => result,
                 () = cancelled.cancelled() => {
                     Err(RpcError::new(CANCELLED, "the request was cancelled"))
+                }
+                _stopped = cx.stopped_at("request of a client") => {
+                    Err(RpcError::overloaded(
+                        "the connection ends before the result of the request is known: connect again, and check whether \
+                         the request has had an effect",
+                    ))
                 }
             };
             running.lock().remove(&id);

@@ -1,8 +1,10 @@
 //! Files of a session that its program stores.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::support::{TestClient, TestServer};
 
@@ -224,4 +226,42 @@ async fn provider_is_set_before_the_first_session() {
         .answer("sessionFs.setProvider", &provider("/state"))
         .await;
     assert_eq!(late["error"]["code"], -32602, "{late}");
+}
+
+/// A program that never answers does not delay the end of the server, and its own requests get errors.
+#[tokio::test]
+async fn shutdown_answers_the_requests_that_wait_for_the_program() {
+    /// Far below the limit of the answers of a program.
+    const STOP_MAX: Duration = Duration::from_secs(10);
+
+    let server = TestServer::new(TWO_TURNS).await;
+    let mut program = StoringProgram::new(&server).await;
+    program.request("session.create", &of(json!({}))).await;
+    let client = &mut program.client;
+    let mut waiting = Vec::new();
+    for (method, params, asked) in [
+        ("session.plan.read", of(json!({})), "sessionFs.readFile"),
+        (
+            "session.create",
+            json!({ "sessionId": "other" }),
+            "sessionFs.exists",
+        ),
+    ] {
+        waiting.push(client.send(method, &params).await);
+        client
+            .take(asked, |message| message["method"] == asked)
+            .await;
+    }
+    client.request("runtime.shutdown", &json!({})).await;
+    let answers = async {
+        for id in waiting {
+            let answer = client.answer_to(id).await;
+            assert_eq!(answer["error"]["code"], -32000, "{answer}");
+        }
+    };
+    let both = async { tokio::join!(server.stop(), answers) };
+    timeout(STOP_MAX, both)
+        .await
+        .expect("the server ends in time");
+    program.client.ended().await;
 }

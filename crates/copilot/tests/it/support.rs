@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use allstop_copilot::{ConnectionAccess, CopilotOptions, CopilotServer, ServedConnectionEnd};
 use allstop_core::receipt::ItemKind;
+use allstop_core::{Cause, CauseKind, Extent};
 use allstop_jsonrpc::{FrameDecoder, FrameLimits, encode_frame};
 use allstop_model::ScriptedModel;
 use allstop_runtime::{Config, ModelChoice, StoreChoice, System, SystemOptions};
-use allstop_scope::{RootOptions, Scope, ScopeOptions, WorkHandle, WorkSpec};
+use allstop_scope::{RootOptions, Scope, ScopeOptions, StopRequest, WorkHandle, WorkSpec};
 use allstop_tools::PermissionAnswer;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -22,6 +23,9 @@ pub(crate) const SOON: Duration = Duration::from_secs(30);
 /// Size in bytes of the buffer between the two sides of a connection.
 const PIPE_BYTES: usize = 64 * 1024;
 
+/// Time of the connections to end by themselves, as in the process of the server.
+const CONNECTIONS_GRACE: Duration = Duration::from_millis(500);
+
 /// Options of a server that reports the version of these tests.
 pub(crate) fn test_options() -> CopilotOptions {
     CopilotOptions::new("1.2.3")
@@ -30,6 +34,7 @@ pub(crate) fn test_options() -> CopilotOptions {
 /// A server with a model that follows a script.
 pub(crate) struct TestServer {
     server: CopilotServer,
+    connections: Scope,
     clients: Scope,
     place: TempDir,
 }
@@ -97,11 +102,22 @@ impl TestServer {
         let system = system.expect("the system opens");
         system.start_servers().await.expect("nothing is stopped");
         let options = options.settings_file(place.path().join("settings/settings.json"));
+        let connections = child("connections");
         Self {
-            server: CopilotServer::new(Arc::new(system), child("connections"), options),
+            server: CopilotServer::new(Arc::new(system), connections.clone(), options),
+            connections,
             clients,
             place,
         }
+    }
+
+    /// Ends the server like its process does after `runtime.shutdown`.
+    pub(crate) async fn stop(&self) {
+        self.server.shutdown_requested().await;
+        let cause = Cause::new(CauseKind::Shutdown);
+        drop(self.server.close(&cause).await);
+        let request = StopRequest::new(Extent::Process, cause).grace(CONNECTIONS_GRACE);
+        drop(self.connections.stop(request).receipt().await);
     }
 
     /// Folder of the server, which is also the working directory of its sessions.
