@@ -188,6 +188,33 @@ async fn impossible_parameters_of_a_session_are_refused() {
 }
 
 #[tokio::test]
+async fn impossible_changes_of_an_open_session_are_refused() {
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    for (method, mut params, texts) in [
+        (
+            "session.model.switchTo",
+            json!({ "modelId": " " }),
+            ["`modelId` is empty", "name"],
+        ),
+        (
+            "session.options.update",
+            json!({ "model": "" }),
+            ["`model` is empty", "omit"],
+        ),
+        (
+            "session.provider.add",
+            json!({ "providers": [{ "name": "p", "baseUrl": "localhost:1" }] }),
+            ["`providers[p].baseUrl` is \"localhost:1\"", "http://"],
+        ),
+    ] {
+        params["sessionId"] = "s".into();
+        assert_refused(&mut client, method, &params, &texts).await;
+    }
+}
+
+#[tokio::test]
 async fn working_directory_must_be_an_existing_folder() {
     let server = TestServer::new(HELLO).await;
     let mut client = server.client();
