@@ -45,6 +45,7 @@ mod events;
 mod from_wire;
 #[cfg(feature = "grpc")]
 mod grpc;
+mod integral_floats;
 mod jsonrpc;
 mod legacy;
 mod limits;

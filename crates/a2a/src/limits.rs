@@ -10,6 +10,8 @@ use axum::response::{IntoResponse, Response};
 use a2a_server::jsonrpc::MAX_REQUEST_BODY_BYTES;
 use allstop_core::json_text::has_reserved_key;
 
+use crate::integral_floats::with_integers;
+
 /// Maximum time for a body. The largest permitted body needs 350 kB/s, which every client can send. A client that sends
 /// a byte per second to keep a connection open is disconnected.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
@@ -44,13 +46,14 @@ pub(crate) fn too_large() -> String {
     format!("the body must be sent whole and have at most {MAX_REQUEST_BODY_BYTES} bytes")
 }
 
-/// Reads the whole body before the request is processed.
+/// Reads the whole body before the request is processed. Integer fields of the body are in the form that the library
+/// accepts.
 pub(crate) async fn read_body(request: Request) -> Result<WholeRequest, BodyRefusal> {
     let request = read_whole(request, MAX_REQUEST_BODY_BYTES).await?;
     if has_reserved_key(request.body()) {
         return Err(BodyRefusal::ReservedKey);
     }
-    Ok(request)
+    Ok(request.map(with_integers))
 }
 
 impl IntoResponse for BodyRefusal {

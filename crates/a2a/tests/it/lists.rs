@@ -9,8 +9,11 @@ use axum::Router;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
+use tower::ServiceExt as _;
 
-use crate::support::{answer, error_code, get, message, result, router, router_over_log, rpc};
+use crate::support::{
+    answer, error_code, get, message, post, result, router, router_over_log, rpc,
+};
 
 const UNREADABLE: &str = "https://allstop.dev/a2a/unreadable/v1";
 
@@ -34,6 +37,31 @@ async fn json_bindings_check_the_page_size() {
     }
     let listed = result(&router, "ListTasks", &Value::Null).await;
     assert_eq!(listed["pageSize"], 50);
+}
+
+/// The JSON mapping of Protocol Buffers accepts an integer with a fraction of zero, and one in a string.
+#[tokio::test]
+async fn integer_fields_accept_integral_floats() {
+    let router = router().await;
+    for size in [json!(7.0), json!(0.7e1), json!("7"), json!("7.0")] {
+        let params = json!({"pageSize": size, "historyLength": 1.0});
+        let listed = result(&router, "ListTasks", &params).await;
+        assert_eq!(listed["pageSize"], 7, "{size}");
+    }
+    for size in [json!(7.5), json!("7.5"), json!(1e10)] {
+        let code = error_code(&router, "ListTasks", &json!({"pageSize": size})).await;
+        assert_eq!(code, -32602, "{size}");
+    }
+    let mut sent = message("m", "echo");
+    sent["configuration"] = json!({"historyLength": 310.0});
+    let task = result(&router, "SendMessage", &sent).await["task"].take();
+    let found = json!({"id": task["id"], "historyLength": 310.0});
+    assert_eq!(result(&router, "GetTask", &found).await["id"], task["id"]);
+    sent["message"]["messageId"] = "m2".into();
+    for path in ["/message:send", "/message:stream"] {
+        let response = router.clone().oneshot(post(path, sent.to_string())).await;
+        assert_eq!(response.unwrap().status(), StatusCode::OK, "{path}");
+    }
 }
 
 /// The page size in the answer over gRPC.
