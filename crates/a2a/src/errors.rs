@@ -24,6 +24,9 @@ pub(crate) fn of_execute(error: &ExecuteError) -> A2AError {
         | ExecuteError::CancellationInProgress(_) => {
             A2AError::unsupported_operation(error.to_string())
         }
+        ExecuteError::InvalidContext(error) => {
+            A2AError::invalid_params(format!("message.contextId: {error}"))
+        }
         ExecuteError::OtherContext(_)
         | ExecuteError::ContextOfOther(_)
         | ExecuteError::ContextUnreadable(_) => A2AError::invalid_params(error.to_string()),

@@ -42,6 +42,9 @@ pub enum ExecuteError {
         "context {0} may belong to a task that cannot be read; send the message without a context"
     )]
     ContextUnreadable(ContextId),
+    /// The executor does not permit this id of a context. The error names the permitted ids.
+    #[error(transparent)]
+    InvalidContext(ExecutorError),
     /// A limit of executions is reached.
     #[error("{0}; try again later")]
     Full(&'static str),

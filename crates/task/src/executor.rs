@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use allstop_core::receipt::ReceiptItem;
-use allstop_core::{Cause, Extent, Receipt, TaskId, TraceContext};
+use allstop_core::{Cause, ContextId, Extent, Receipt, TaskId, TraceContext};
 use allstop_scope::{Scope, StopRequest};
 use futures::future::BoxFuture;
 
@@ -24,6 +24,17 @@ pub trait Executor: Send + Sync {
     /// execution has failed.
     fn execute(&self, cx: ExecutionCx)
     -> BoxFuture<'static, Result<ExecutorReturn, ExecutorError>>;
+
+    /// Checks the id that a client has chosen for the context of its message. The manager refuses the message with this
+    /// error before a task exists. The method must not block. If a factory creates an executor for each task, the method
+    /// is not called.
+    ///
+    /// # Errors
+    /// Returns an error that names the permitted ids. By default, all ids are permitted.
+    fn check_context(&self, context: &ContextId) -> Result<(), ExecutorError> {
+        let _ = context;
+        Ok(())
+    }
 
     /// True if the executor can execute this task again from its records after a crash has interrupted an execution. If
     /// false, such a task fails with the cause `failure` and the detail `crash`.

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::ReceiptItem;
-use allstop_core::{Cause, CauseKind, Receipt, TaskId};
+use allstop_core::{Cause, CauseKind, ContextId, Receipt, TaskId};
 use allstop_session::Sessions;
 use allstop_task::{
     CancelCx, Canceler, Cleanup, CleanupCx, ExecutionCx, Executor, ExecutorError, ExecutorReturn,
@@ -44,7 +44,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 pub use context_conversations::ContextConversations;
-use context_sessions::ContextSessions;
+use context_sessions::{ContextSessions, session_id_of};
 use logged_turn::{end_of_earlier_process, is_cut_off};
 use task_sessions::{TaskSessions, work_of};
 use task_turn::TaskTurn;
@@ -166,6 +166,10 @@ impl Executor for AgentExecutor {
         cx: ExecutionCx,
     ) -> BoxFuture<'static, Result<ExecutorReturn, ExecutorError>> {
         execution::run(Arc::clone(&self.inner), cx).boxed()
+    }
+
+    fn check_context(&self, context: &ContextId) -> Result<(), ExecutorError> {
+        session_id_of(context).map(drop)
     }
 
     /// Always true: the execution searches the log of the session for the answer, and runs nothing again.

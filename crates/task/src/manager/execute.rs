@@ -1,5 +1,6 @@
 //! Messages that start executions.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
 use allstop_core::{ContextId, TaskId, Timestamp, TraceContext};
@@ -10,6 +11,7 @@ use super::{ManagerInner, TaskManager};
 use crate::error::ExecuteError;
 use crate::execution::{
     Acceptance, Execution, ExecutionHost, ExecutionJob, SlotGuard, SlotRequest, WaitingSlot,
+    user_code,
 };
 use crate::feed::TaskFeed;
 use crate::model::{JsonMap, TaskMessage, TaskRecord};
@@ -217,6 +219,20 @@ impl ManagerInner {
         let slot = Some((answer, owner));
         let acceptance = self.start_engine(table, scopes, &id, Arc::clone(&feed), job, slot);
         Ok(RequestAdmission::Started(id, feed, acceptance))
+    }
+
+    /// Asks the executor whether it permits this id of a context.
+    pub(super) fn check_context(&self, context: &ContextId) -> Result<(), ExecuteError> {
+        let Some(parts) = &self.shared_parts else {
+            return Ok(());
+        };
+        let checked = catch_unwind(AssertUnwindSafe(|| parts.executor.check_context(context)));
+        let checked = checked.unwrap_or_else(|panic| {
+            user_code::report("check_context", self.options.on_panic.as_ref(), &*panic);
+            // The execution decides in this case.
+            Ok(())
+        });
+        checked.map_err(ExecuteError::InvalidContext)
     }
 
     /// Wraps the slot, or the position in the queue, in a guard. The caller must not hold the lock of the table,

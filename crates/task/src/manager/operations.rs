@@ -22,6 +22,9 @@ impl TaskManager {
     /// # Cancel safety
     /// Dropping the future stops nothing: the manager still accepts or refuses the message.
     pub async fn execute(&self, request: TaskRequest) -> Result<AcceptedTask, ExecuteError> {
+        if let Some(context) = &request.context_id {
+            self.inner.check_context(context)?;
+        }
         match &self.inner.coordinator {
             Coordinator::Local { .. } => self.execute_locally(request).await,
             Coordinator::Cluster(node) => self.execute_in_cluster(node, request).await,

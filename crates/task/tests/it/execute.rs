@@ -179,6 +179,21 @@ async fn context_belongs_to_the_owner_of_its_first_task() {
     manager.execute(in_context("m5", "alice")).await.unwrap();
 }
 
+/// Without the check, a task would exist and fail.
+#[tokio::test(start_paused = true)]
+async fn context_that_the_executor_refuses_starts_no_task() {
+    let executor = three_events().permits_only_context("c1");
+    let manager = manager_of(&executor).await;
+    let in_context = |message: &str, id: &str| request(message).context(ContextId::new(id));
+    let refused = manager.execute(in_context("m1", "c2")).await.unwrap_err();
+    assert_eq!(refused.to_string(), "use the context c1");
+    assert!(matches!(refused, ExecuteError::InvalidContext(_)));
+    let listed = manager.list(&ListFilter::default(), None, 10).await;
+    assert_eq!(listed.unwrap().total, 0);
+    manager.execute(in_context("m1", "c1")).await.unwrap();
+    manager.execute(request("m2")).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn created_context_belongs_to_the_sender_of_its_message() {
     let manager = manager_of(&three_events()).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use allstop_core::{Cause, CauseKind, TaskId};
+use allstop_core::{Cause, CauseKind, ContextId, TaskId};
 use allstop_log::{Log, MemoryLog};
 use allstop_scope::{RootOptions, Scope};
 use allstop_task::model::{Artifact, MessageSender};
@@ -31,6 +31,7 @@ pub(crate) struct ScriptedExecutor {
     live: Arc<AtomicUsize>,
     started: Arc<Semaphore>,
     can_resume: bool,
+    only_context: Option<ContextId>,
 }
 
 struct LiveExecutor(Arc<AtomicUsize>);
@@ -51,7 +52,14 @@ impl ScriptedExecutor {
             live: Arc::default(),
             started: Arc::new(Semaphore::new(0)),
             can_resume: false,
+            only_context: None,
         }
+    }
+
+    /// Refuses messages to other contexts.
+    pub(crate) fn permits_only_context(mut self, id: &str) -> Self {
+        self.only_context = Some(ContextId::new(id));
+        self
     }
 
     pub(crate) fn resumable(mut self) -> Self {
@@ -82,6 +90,15 @@ impl Executor for ScriptedExecutor {
             run.await
         }
         .boxed()
+    }
+
+    fn check_context(&self, context: &ContextId) -> Result<(), ExecutorError> {
+        match &self.only_context {
+            Some(only) if only != context => {
+                Err(ExecutorError::new(format!("use the context {only}")))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn can_resume(&self, _task: &Task) -> bool {

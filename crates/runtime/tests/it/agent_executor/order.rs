@@ -8,7 +8,7 @@ use allstop_log::session::{decode, stream_of};
 use allstop_log::{Log, MemoryLog, Version};
 use allstop_model::{ModelError, ModelErrorKind, Reply};
 use allstop_runtime::AgentExecutorOptions;
-use allstop_task::TaskState;
+use allstop_task::{ListFilter, TaskState};
 use allstop_testkit::{FaultyLog, LogFault};
 use serde_json::json;
 
@@ -125,16 +125,6 @@ async fn error_of_the_provider_fails_the_task() {
     assert_eq!(answer(&*tasks.run("m2", "Again").await), "fine");
 }
 
-#[tokio::test]
-async fn unusable_context_id_fails_the_task() {
-    let tasks = AgentTasks::new(TestAgents::new(Vec::new())).await;
-    let outside = request("m1", "Hello").context(ContextId::new("../../etc"));
-    let mut started = tasks.manager.execute(outside).await.unwrap();
-    let task = tasks.rest(&mut started).await;
-    assert_eq!(task.status.state, TaskState::Failed);
-    assert!(task.ending.error.as_deref().unwrap().contains("context id"));
-}
-
 /// A stop does not interrupt the opening of a session halfway: the next task of the context waits for the opening.
 #[tokio::test]
 async fn task_after_a_stopped_task_finds_the_session_open() {
@@ -161,4 +151,18 @@ async fn task_after_a_stopped_task_finds_the_session_open() {
     let second = tasks.rest(&mut second).await;
     assert_eq!(second.status.state, TaskState::Completed, "{second:?}");
     assert_eq!(answer(&second), "Second.");
+}
+
+/// The id of a context is part of the name of a folder.
+#[tokio::test]
+async fn context_without_a_session_id_starts_no_task() {
+    let tasks = AgentTasks::new(TestAgents::new(vec![Reply::text("hello")])).await;
+    for id in ["a b", "../../etc", &"a".repeat(129)] {
+        let refused = request("m1", "Hi").context(ContextId::new(id));
+        let refused = tasks.manager.execute(refused).await.map(|it| it.task_id);
+        let error = refused.expect_err(id).to_string();
+        assert!(error.contains("use 1 to 128 letters"), "{error}");
+    }
+    let listed = tasks.manager.list(&ListFilter::default(), None, 10).await;
+    assert_eq!(listed.unwrap().total, 0);
 }
