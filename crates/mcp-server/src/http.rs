@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
+use crate::http_messages::refuse_wrong_messages;
 use crate::incoming::MESSAGE_BYTES_MAX;
 use crate::server::CommandServer;
 use crate::sessions::{ClientSessions, HttpEnd, guard_sessions};
@@ -67,6 +68,7 @@ pub fn http_router(server: &CommandServer, hosts: AcceptedHosts) -> (Router, Htt
     let end = sessions.end(end);
     let router = Router::new()
         .route_service(HTTP_PATH, service)
+        .layer(from_fn(refuse_wrong_messages))
         .layer(from_fn_with_state(sessions, guard_sessions));
     (router, end)
 }

@@ -32,12 +32,17 @@ pub(crate) struct LineTransport<R, W: AsyncWrite> {
 
 /// Answer to a line that is no message.
 #[derive(Debug)]
-struct WrongLine {
+pub(crate) struct WrongLine {
     error: Box<ErrorData>,
     id: Option<RequestId>,
 }
 
 impl WrongLine {
+    /// The message that answers the line.
+    pub(crate) fn into_answer(self) -> TxJsonRpcMessage<RoleServer> {
+        TxJsonRpcMessage::<RoleServer>::error(*self.error, self.id)
+    }
+
     fn without_id(error: ErrorData) -> Self {
         Self {
             error: Box::new(error),
@@ -108,9 +113,8 @@ where
             match self.next_line().await? {
                 Ok(Some(message)) => return Some(message),
                 Ok(None) => {}
-                Err(WrongLine { error, id }) => {
-                    let answer = TxJsonRpcMessage::<RoleServer>::error(*error, id);
-                    self.reply = Some(Box::pin(self.writer.send(answer)));
+                Err(wrong) => {
+                    self.reply = Some(Box::pin(self.writer.send(wrong.into_answer())));
                 }
             }
         }
@@ -122,14 +126,14 @@ where
 }
 
 /// Parses a line; `None` if it needs no answer.
-fn parse(line: &Bytes) -> Result<Option<Message>, WrongLine> {
+pub(crate) fn parse(line: &Bytes) -> Result<Option<Message>, WrongLine> {
     let line = line.trim_ascii();
     let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
     if line.is_empty() {
         return Ok(None);
     }
     let value: Value = serde_json::from_slice(line).map_err(|error| {
-        let error = ErrorData::parse_error(format!("the line is no JSON: {error}"), None);
+        let error = ErrorData::parse_error(format!("the message is no JSON: {error}"), None);
         WrongLine::without_id(error)
     })?;
     let wrong = |reason: &str, id: Option<RequestId>| WrongLine {

@@ -41,6 +41,7 @@ mod confirmed_cancel;
 mod executor;
 mod failure;
 mod http;
+mod http_messages;
 mod incoming;
 mod lookup;
 mod open_requests;
@@ -51,6 +52,7 @@ mod result;
 mod server;
 mod sessions;
 mod stdio;
+mod wrong_request;
 
 pub use executor::{CommandConfig, CommandExecutor};
 pub use http::{AcceptedHosts, HTTP_PATH, http_router};

@@ -7,8 +7,9 @@ use allstop_task::TaskManager;
 use axum::http::Extensions;
 use axum::http::request::Parts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, JsonObject,
-    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorData,
+    Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
+    ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
@@ -19,6 +20,7 @@ use crate::confirmed_cancel::{EXTENSION, confirmation};
 use crate::executor::CommandConfig;
 use crate::failure::CallFailure;
 use crate::open_requests::OpenRequests;
+use crate::wrong_request::wrong_request;
 
 /// Owner of the commands of a client on standard input and output, or on a port without authentication.
 const LOCAL_OWNER: &str = "local";
@@ -124,5 +126,13 @@ impl ServerHandler for CommandServer {
             Err(CallFailure::Cancelled(text)) => Err(confirmation(text)),
             called => Ok(called.unwrap_or_else(CallFailure::into_result).into()),
         }
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(wrong_request(request))
     }
 }

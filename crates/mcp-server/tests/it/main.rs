@@ -1,5 +1,6 @@
 //! Commands as tasks: the exit of a command and a stop of its task compete.
 
+mod http;
 mod stops;
 
 use std::sync::Arc;
