@@ -40,6 +40,8 @@ struct TheirState {
     refuses: bool,
     /// Forms of the token requests.
     forms: Vec<BTreeMap<String, String>>,
+    /// True if the metadata names no PKCE methods.
+    hides_pkce: bool,
     /// True if the metadata names an endpoint for revocations.
     revokes: bool,
     /// Forms of the revocations.
@@ -125,6 +127,10 @@ async fn metadata(State(theirs): State<Theirs>) -> Json<Value> {
         "response_types_supported": ["code"], "code_challenge_methods_supported": ["S256"],
         "token_endpoint_auth_methods_supported": ["none", "client_secret_post"],
     });
+    if state.hides_pkce {
+        let fields = metadata.as_object_mut().unwrap();
+        fields.shift_remove("code_challenge_methods_supported");
+    }
     if state.revokes {
         metadata["revocation_endpoint"] = format!("{base}/revoke").into();
     }
@@ -229,6 +235,22 @@ fn token_file(place: &Place) -> Option<std::path::PathBuf> {
         file.extension()
             .is_some_and(|extension| extension == "json")
     })
+}
+
+/// A client must refuse such a server, because nothing protects the code of the login.
+#[tokio::test]
+async fn login_needs_metadata_with_pkce() {
+    let scope = theirs();
+    let (url, theirs) = serve(&scope).await;
+    theirs.change(|state| state.hides_pkce = true);
+    let place = started(&url).await;
+    let error = log_in(&place, LoginOptions::default()).await.unwrap_err();
+    let text = error.to_string();
+    let base = url.trim_end_matches("/mcp");
+    assert!(text.contains(base), "{text}");
+    assert!(text.contains("code_challenge_methods_supported"), "{text}");
+    assert!(theirs.0.lock().unwrap().forms.is_empty());
+    assert!(token_file(&place).is_none());
 }
 
 const REFUSED: &str = "it refused access with HTTP 401 Unauthorized; run `allstop mcp login t`";

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use rmcp::transport::auth::{
-    AuthorizationCallback, AuthorizationManager, CredentialStore as _, InMemoryCredentialStore,
-    OAuthClientConfig,
+    AuthorizationCallback, AuthorizationManager, AuthorizationMetadata, CredentialStore as _,
+    InMemoryCredentialStore, OAuthClientConfig,
 };
 use tokio::time::timeout;
 
@@ -13,6 +13,7 @@ use super::error::McpLoginError;
 use super::loopback::Loopback;
 use super::token_file::StoredLogin;
 use crate::mcp::server::McpServer;
+use crate::mcp::url_query::without_queries;
 
 /// Maximum time of the requests before the person logs in, and of those after it.
 const REQUESTS_MAX: Duration = Duration::from_mins(1);
@@ -134,6 +135,9 @@ impl<'a> McpLogin<'a> {
             .await;
         let found = found.map_err(failed)?;
         let is_discovered = found.source.is_discovered();
+        if is_discovered {
+            check_pkce(&found.metadata)?;
+        }
         let revocation = found.metadata.additional_fields.get("revocation_endpoint");
         let revocation_endpoint = revocation.and_then(|url| Some(url.as_str()?.to_owned()));
         manager.set_metadata(found.metadata);
@@ -236,6 +240,20 @@ impl<'a> McpLogin<'a> {
         let lock = self.login.file.lock().await?;
         self.login.file.write(&stored, &lock)
     }
+}
+
+/// Refuses an authorization server whose metadata names no PKCE methods (MCP 2025-11-25, section "Authorization Code
+/// Protection"). Without PKCE, another program can use the code of the login. Assumed endpoints have no metadata.
+fn check_pkce(metadata: &AuthorizationMetadata) -> Result<(), McpLoginError> {
+    if metadata.code_challenge_methods_supported.is_some() {
+        return Ok(());
+    }
+    let issuer = metadata.issuer.as_deref();
+    let name = without_queries(issuer.unwrap_or(&metadata.authorization_endpoint));
+    Err(McpLoginError::Failed(format!(
+        "the metadata of the authorization server {name} lacks `code_challenge_methods_supported`, so it offers no \
+         PKCE; ask its operator to add the field with `S256`"
+    )))
 }
 
 fn too_long() -> McpLoginError {
