@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use rmcp::ClientHandler;
 use rmcp::model::{
-    ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData,
+    ClientConfig, ConstString as _, CustomRequest, CustomResult, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ElicitationCreateRequestMethod, ErrorCode, ErrorData,
     RequestParamsMeta as _,
 };
 use rmcp::service::{InboundStreamOrigin, RequestContext, RoleClient};
@@ -51,6 +52,30 @@ impl ClientHandler for McpClientHandler {
             () = context.ct.cancelled() => Ok(cancelled),
         }
     }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(wrong_request(request))
+    }
+}
+
+/// The error for a request that the library has no type for: an unknown method, or a question of an unknown form.
+fn wrong_request(request: CustomRequest) -> ErrorData {
+    let CustomRequest { method, params, .. } = request;
+    if method != ElicitationCreateRequestMethod::VALUE {
+        return ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None);
+    }
+    let parsed = serde_json::from_value::<ElicitRequestParams>(params.unwrap_or_default());
+    let fault = parsed.err().map(|error| error.to_string());
+    let fault = fault.unwrap_or_else(|| "expected an object".to_owned());
+    let reason = format!(
+        "wrong parameters of {method}: {fault}; the fields of a form are texts, numbers, booleans and choices, without \
+         nested objects"
+    );
+    ErrorData::invalid_params(reason, None)
 }
 
 /// Id of the task that a question belongs to, if the server names one.

@@ -100,7 +100,8 @@ fn handle(message: &Value, mode: &str, waiting: &Waiting) {
         "tools/list" => list(id),
         "" if id == "question" => {
             let asking = ASKING.lock().expect("no panic");
-            answer_text(&asking, &message["result"].to_string());
+            let answered = message.get("result").unwrap_or(&message["error"]);
+            answer_text(&asking, &answered.to_string());
         }
         "" if id == task_tool::QUESTION => task_tool::answered(&message["result"]),
         "tools/call" => call(id, &message["params"], waiting),
@@ -190,11 +191,11 @@ fn tools() -> Value {
 /// Id of the call that waits for the answer to the server's question.
 static ASKING: Mutex<Value> = Mutex::new(Value::Null);
 
-/// Asks the person of the client. The client's answer becomes the answer of the call.
-fn ask(id: &Value) {
+/// Asks the person of the client for a value of this schema. The client's answer becomes the answer of the call.
+fn ask(id: &Value, field: &Value) {
     *ASKING.lock().expect("no panic") = id.clone();
     let schema = json!({
-        "type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"],
+        "type": "object", "properties": {"name": field}, "required": ["name"],
     });
     let params = json!({"message": "Your name?", "requestedSchema": schema});
     let method = "elicitation/create";
@@ -212,7 +213,13 @@ fn call(id: &Value, params: &Value, waiting: &Waiting) {
             leave(arguments);
             exit_now()
         }
-        "mutter" if arguments["ask"] == true => return ask(id),
+        "mutter" if arguments["ask"] == true => return ask(id, &json!({"type": "string"})),
+        "mutter" if arguments["ask"] == "nested" => {
+            return ask(
+                id,
+                &json!({"type": "object", "properties": {"first": {"type": "string"}}}),
+            );
+        }
         "mutter" if arguments["reserved"] == true => {
             let data = json!({"$serde_json::private::RawValue": "[1]"});
             return answer(

@@ -323,6 +323,18 @@ async fn question_of_an_earlier_server_reaches_the_person() {
     assert_eq!(answered["content"], json!({"name": "Ada"}));
 }
 
+/// MCP permits no objects in forms.
+#[tokio::test]
+async fn question_of_an_unknown_form_gets_an_error() {
+    let place = Place::new("").await;
+    let person = Person::with(None);
+    let call = place.start_with("t__mutter", json!({"ask": "nested"}), link(&person));
+    let answered: Value = serde_json::from_str(&call.answer().await.unwrap()).unwrap();
+    assert_eq!(answered["code"], -32602, "{answered}");
+    let text = answered["message"].as_str().unwrap();
+    assert!(text.contains("elicitation/create"), "{answered}");
+}
+
 #[tokio::test]
 async fn server_that_ignores_the_first_request_gets_the_handshake() {
     let place = Place::new("silent").await;
