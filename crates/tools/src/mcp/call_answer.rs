@@ -23,6 +23,8 @@ pub(super) enum CallAnswer {
     Error(ErrorData),
     /// The server refused the request, because it needs another access token. The call has not begun.
     NeedsToken(Box<RefusedCall>),
+    /// The server, or a proxy before it, refused the HTTP request for this reason. The call has not begun.
+    Refused(String),
     /// The server reports that it has cancelled the task of the call.
     Cancelled,
     /// The server answered, but the answer cannot be parsed for this reason.
@@ -48,7 +50,9 @@ impl AnsweredCall {
             CallAnswer::Result(_) | CallAnswer::Unreadable(_) => {
                 self.registration.finish(Ending::Returned);
             }
-            CallAnswer::Error(_) | CallAnswer::NeedsToken(_) => confirmed(self.registration),
+            CallAnswer::Error(_) | CallAnswer::NeedsToken(_) | CallAnswer::Refused(_) => {
+                confirmed(self.registration);
+            }
             CallAnswer::Cancelled => task_cancelled(self.registration),
             CallAnswer::Cut(why) => not_confirmed(self.registration, &why),
             CallAnswer::Ended(ended) => ended.conclude(self.registration),

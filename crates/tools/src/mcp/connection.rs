@@ -449,6 +449,15 @@ fn conclude(
             confirmed(registration);
             Err(CallRequestError::NeedsToken(refused))
         }
+        CallAnswer::Refused(why) => {
+            confirmed(registration);
+            if scope.is_stopped() {
+                acknowledge(scope);
+            }
+            Err(CallRequestError::Failed(ToolError::new(format!(
+                "the server `{server}` refused the call: {why}"
+            ))))
+        }
         CallAnswer::Cancelled => {
             task_cancelled(registration);
             acknowledge(scope);

@@ -93,7 +93,7 @@ impl StreamableHttpClient for HttpClient {
             return Ok(answer);
         }
         let needs_answer = matches!(message, JsonRpcMessage::Request(_));
-        self.answer(response, needs_answer).await
+        self.answer_to(&message, response, needs_answer).await
     }
 
     async fn delete_session(

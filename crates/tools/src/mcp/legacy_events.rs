@@ -160,7 +160,7 @@ impl HttpClient {
         if response.status().is_success() {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
-        self.answer(response, false).await
+        self.answer_to(message, response, false).await
     }
 
     /// Records the end of the stream, which is the end of the connection.

@@ -56,6 +56,7 @@ mod login;
 mod mcp_task;
 mod pipes;
 mod process;
+mod refused_request;
 mod server;
 mod server_content;
 mod server_output;

@@ -59,6 +59,12 @@ async fn refused_request_over_http_fails_alone() {
     let error = place.call("t__forbidden", json!({})).await.unwrap_err();
     assert!(error.contains("403 Forbidden: not this tool"), "{error}");
     assert!(!error.contains("cannot be reached"), "{error}");
+    assert!(error.contains("refused the call"), "{error}");
+    assert!(!error.contains("outcome is unknown"), "{error}");
     assert_eq!(sibling.answer().await.unwrap(), "waited");
     assert_eq!(place.state().to_string(), "ready");
+    // A message after a cancellation arrives after it.
+    let echoed = place.call("t__echo", json!({"text": "on"})).await;
+    assert_eq!(echoed.unwrap(), "on");
+    assert_eq!(cancellations(&log(&got)).len(), 0);
 }
