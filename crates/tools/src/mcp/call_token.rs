@@ -2,12 +2,14 @@
 
 use super::call_answer::RefusedCall;
 use super::given_tokens::{AskedReasons, GivenTokens};
+use super::required_pages::RequiredPages;
 use crate::tool::{ToolError, ToolInvocation};
 
 /// Error of one request of a call.
 pub(super) enum CallRequestError {
     Failed(ToolError),
     NeedsToken(Box<RefusedCall>),
+    NeedsPages(RequiredPages),
 }
 
 impl From<ToolError> for CallRequestError {

@@ -28,6 +28,7 @@ use super::given_tokens::{AskedReasons, GivenTokens};
 use super::input_round::answers;
 use super::limits::{CALLS_MAX, CANCEL_SETTLE_BEFORE_CLOSE, PROGRESS_INTERVAL, ROUNDS_MAX};
 use super::mcp_task::{McpTask, RequestedTask};
+use super::required_pages::RequiredPages;
 use super::state::ServerLifetime;
 use super::url_query::without_queries;
 use crate::call_link::CallLink;
@@ -81,6 +82,7 @@ impl Connection {
         invocation: &ToolInvocation,
     ) -> Result<ServerResult, ToolError> {
         let mut asked = AskedReasons::new();
+        let mut has_visited_pages = false;
         for _ in 0..ROUNDS_MAX {
             let required = match self.request(params.clone(), task, invocation).await {
                 Ok(ServerResult::InputRequiredResult(required)) => required,
@@ -89,6 +91,14 @@ impl Connection {
                 Err(CallRequestError::NeedsToken(refused)) => {
                     let tokens = self.tokens.as_deref();
                     replace_token(tokens, &refused, &mut asked, invocation).await?;
+                    continue;
+                }
+                Err(CallRequestError::NeedsPages(pages)) => {
+                    // The server decides whether the visit was enough. A second error would ask the person again.
+                    if has_visited_pages || !self.visit(&pages, invocation).await? {
+                        return Err(pages.error(&self.server));
+                    }
+                    has_visited_pages = true;
                     continue;
                 }
             };
@@ -107,6 +117,21 @@ impl Connection {
             "the server `{}` asked for more information {ROUNDS_MAX} times; the call was given up",
             self.server
         )))
+    }
+
+    /// Asks the person to visit pages. No request is open meanwhile.
+    async fn visit(
+        &self,
+        pages: &RequiredPages,
+        invocation: &ToolInvocation,
+    ) -> Result<bool, ToolError> {
+        tokio::select! {
+            biased;
+            cause = invocation.scope.stopped_at("mcp question") => {
+                Err(ToolError::new(format!("stopped: {cause}")))
+            }
+            visited = pages.visit(&self.server, invocation) => Ok(visited),
+        }
     }
 
     /// Sends one request, and waits for its answer, or for the end of the task that continues it.
@@ -439,6 +464,8 @@ fn conclude(
             confirmed(registration);
             if scope.is_stopped() {
                 acknowledge(scope);
+            } else if let Some(pages) = RequiredPages::of(&error) {
+                return Err(CallRequestError::NeedsPages(pages));
             }
             Err(CallRequestError::Failed(ToolError::new(format!(
                 "the server `{server}` answered with an error: {}",

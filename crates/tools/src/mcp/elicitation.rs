@@ -130,8 +130,7 @@ fn question(
             (message, WantedInput::Form(fields))
         }
         ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
-            let is_web = url.starts_with("https://") || url.starts_with("http://");
-            if !is_web || url.len() > shortened(url).len() {
+            if !is_usable_address(url) {
                 return Err("its page has no usable address".to_owned());
             }
             (message, WantedInput::Url(url.as_str().into()))
@@ -145,6 +144,12 @@ fn question(
         message: shortened(message).into(),
         wanted,
     })
+}
+
+/// True if a person can open this address in a browser.
+pub(super) fn is_usable_address(url: &str) -> bool {
+    let is_web = url.starts_with("https://") || url.starts_with("http://");
+    is_web && url.len() <= shortened(url).len()
 }
 
 /// Reads the fields of a form from its JSON schema.

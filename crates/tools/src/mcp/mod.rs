@@ -57,6 +57,7 @@ mod mcp_task;
 mod pipes;
 mod process;
 mod refused_request;
+mod required_pages;
 mod server;
 mod server_content;
 mod server_output;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::{Scope, StopRequest, WorkSpec};
+use allstop_tools::FormAnswer;
 use allstop_tools::mcp::McpState;
 use axum::Router;
 use axum::body::Body;
@@ -17,6 +18,7 @@ use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::stateless::{Person, link};
 use crate::support::{Place, cancellations, only_item, wait_until, within};
 
 /// Requests that the server received.
@@ -108,6 +110,7 @@ async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) ->
                 "cut",
                 "denied",
                 "forbidden",
+                "page",
             ];
             names.extend(theirs.grown.borrow().then_some("new"));
             let tool = |name| json!({"name": name, "inputSchema": {"type": "object"}});
@@ -132,6 +135,20 @@ async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) ->
             "deep" => deep(&message["id"], &message["params"]["arguments"]["as"]),
             "denied" => StatusCode::UNAUTHORIZED.into_response(),
             "forbidden" => (StatusCode::FORBIDDEN, "not this tool").into_response(),
+            "page" if log(&theirs.got).matches("\"page\"").count() % 2 == 1 => {
+                let page = json!({
+                    "mode": "url", "message": "Your name?", "url": "https://page.example/?a=1",
+                    "elicitationId": "1",
+                });
+                let error = json!({"code": -32042, "message": "name needed", "data": {"elicitations": [page]}});
+                let answer = json!({"jsonrpc": "2.0", "id": message["id"], "error": error});
+                (
+                    [(header::CONTENT_TYPE, "application/json")],
+                    answer.to_string(),
+                )
+                    .into_response()
+            }
+            "page" => text("visited"),
             "cut" => {
                 let comment = ": nothing follows\n\n";
                 ([(header::CONTENT_TYPE, "text/event-stream")], comment).into_response()
@@ -323,6 +340,27 @@ async fn refused_call_names_the_remedy() {
     );
 }
 
+/// The call is repeated after the visit. Without a visit, the error names the page.
+#[tokio::test]
+async fn call_that_needs_a_page_is_repeated_after_the_visit() {
+    let theirs = Scope::root("theirs", allstop_scope::RootOptions::single_runtime());
+    let (url, got) = serve(&theirs).await;
+    let place = Place::over_http(&url).await;
+    let person = Person::with(Some(FormAnswer::Accept(serde_json::Map::new())));
+    let call = place.start_with("t__page", json!({}), link(&person));
+    assert_eq!(call.answer().await.unwrap(), "visited");
+    assert_eq!(calls(&got), 2);
+    let person = Person::with(Some(FormAnswer::Decline));
+    let call = place.start_with("t__page", json!({}), link(&person));
+    let error = call.answer().await.unwrap_err();
+    assert!(error.contains("name needed"), "{error}");
+    assert!(
+        error.contains("open https://page.example/?a=1; then repeat"),
+        "{error}"
+    );
+    assert_eq!(calls(&got), 3);
+}
+
 /// A proxy may close a response that takes too long. The server may still run the call in that case.
 #[tokio::test]
 async fn outcome_of_a_cut_response_is_unknown() {
@@ -391,7 +429,7 @@ async fn lost_server_is_degraded_and_its_tools_report_it() {
         .await
         .unwrap_err();
     assert!(error.contains("next attempt"), "{error}");
-    assert_eq!(place.tools().len(), 8);
+    assert_eq!(place.tools().len(), 9);
 }
 
 #[tokio::test]
