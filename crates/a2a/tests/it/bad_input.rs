@@ -159,6 +159,27 @@ async fn wrong_types_over_rest_are_client_errors() {
     }
 }
 
+/// The agent cannot use every id of a context. A task with such an id would fail.
+#[tokio::test]
+async fn context_id_that_the_agent_refuses_starts_no_task() {
+    let router = router().await;
+    let mut params = message("m", "echo");
+    params["message"]["contextId"] = "a b".into();
+    for method in ["SendMessage", "SendStreamingMessage"] {
+        let (_, body) = answer(&router, rpc(method, &params)).await;
+        assert_eq!(body["error"]["code"], -32602, "{body}");
+        let text = body["error"]["message"].as_str().unwrap();
+        assert!(
+            text.contains("contextId: use an id without blanks"),
+            "{text}"
+        );
+    }
+    let (status, _) = answer(&router, post("/message:send", params.to_string())).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    let listed = result(&router, "ListTasks", &json!({})).await;
+    assert_eq!(listed["totalSize"], 0);
+}
+
 #[tokio::test]
 async fn unknown_paths_and_methods_are_refused() {
     let router = router().await;

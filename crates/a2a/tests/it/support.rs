@@ -7,6 +7,7 @@ use allstop_a2a::{
     A2aService, AccessControl, AgentDescription, Authenticator, Principal, Unauthenticated,
     agent_card, grpc_router, http_router,
 };
+use allstop_core::ContextId;
 use allstop_log::{Log, MemoryLog};
 use allstop_scope::{RootOptions, Scope};
 use allstop_task::model::{Artifact, MessageSender};
@@ -70,6 +71,13 @@ impl Executor for ObedientAgent {
             Ok(ExecutorReturn::Finished)
         }
         .boxed()
+    }
+
+    fn check_context(&self, context: &ContextId) -> Result<(), ExecutorError> {
+        if context.as_str().contains(' ') {
+            return Err(ExecutorError::new("use an id without blanks"));
+        }
+        Ok(())
     }
 }
 
