@@ -47,6 +47,7 @@ fn refusal(body: &Bytes) -> Option<Response> {
 fn answered(answer: TxJsonRpcMessage<RoleServer>) -> Response {
     (StatusCode::BAD_REQUEST, axum::Json(answer)).into_response()
 }
+
 fn is_json(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
     let media_type = content_type.and_then(|value| value.split(';').next());
