@@ -54,7 +54,7 @@ impl ManagerInner {
         Receipt::of_preview(info, left)
     }
 
-    /// Orphaned work that the canceler in this process lists. If the canceler fails, one item says that work may be left.
+    /// Orphaned work that the canceler in this process lists. If the canceler fails, one item stands for possible work.
     async fn orphans_here(&self, task: &Arc<Task>) -> Vec<ReceiptItem> {
         let parts = self.shared_parts.as_ref();
         let Some(canceler) = parts.and_then(|parts| parts.canceler.clone()) else {
