@@ -82,7 +82,11 @@ function resemblance(asked, recorded) {
   if (asked.role === "assistant") return callNames(asked) === callNames(recorded) ? 1 : 0;
   const [a, b] = [words(asked), inWorkDir(words(recorded), false)];
   if (a === b) return 2;
-  return a.length > 0 && b.length > 0 && (a.includes(b) || b.includes(a)) ? 1 : 0;
+  if (a.length === 0 || b.length === 0) return 0;
+  // After a stop, the request has a note between two messages of the user. The recording with both messages is nearer.
+  const messages = recorded.texts.map((text) => inWorkDir(words({ texts: [text] }), false));
+  if (messages.every((message) => a.includes(message))) return 1 + messages.join("").length / (a.length + 1);
+  return b.includes(a) ? 1 : 0;
 }
 
 function scoreOf(asked, recorded) {
