@@ -5,6 +5,7 @@
 //! which serves the recorded answers for similar requests. The file `copilot_suite.txt` lists the tests that are left out,
 //! each with its reason.
 
+mod go;
 mod left_out;
 mod options;
 mod stand;

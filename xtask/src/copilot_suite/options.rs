@@ -16,8 +16,10 @@ pytest-asyncio, pytest-timeout, pytest-xdist, websockets and opentelemetry-sdk; 
 
     --sdk CHECKOUT     the folder of the SDKs
     --only LANGUAGE    python, node or go; may be repeated; all if absent
-    --test PATTERN     only tests whose name contains the text; the list is then not checked for unknown names
+    --test PATTERN     only tests whose name contains the text; the list is then not checked for unknown names.
+                       Go compares the names of functions, and after a `/` those of their subtests
     --python PROGRAM   the Python with the packages; CHECKOUT/python/.venv/bin/python if absent
+    --go PROGRAM       the Go program; go if absent
     --binary FILE      the binary; target/debug/allstop if absent
     --jobs N           test files that run at a time; 2 if absent
 ";
@@ -48,6 +50,7 @@ pub(super) struct SuiteOptions {
     pub(super) languages: Vec<SdkLanguage>,
     pub(super) test: Option<String>,
     pub(super) python: PathBuf,
+    pub(super) go: PathBuf,
     pub(super) binary: PathBuf,
     pub(super) jobs: String,
 }
@@ -57,6 +60,7 @@ impl SuiteOptions {
     pub(super) fn parse(args: &[String]) -> anyhow::Result<Option<Self>> {
         let (mut sdk, mut python, mut binary, mut test) = (None, None, None, None);
         let (mut languages, mut jobs) = (Vec::new(), "2".to_owned());
+        let mut go = PathBuf::from("go");
         let mut args = args.iter();
         while let Some(flag) = args.next() {
             if flag == "--help" || flag == "-h" {
@@ -68,6 +72,7 @@ impl SuiteOptions {
             match flag.as_str() {
                 "--sdk" => sdk = Some(PathBuf::from(value)),
                 "--python" => python = Some(PathBuf::from(value)),
+                "--go" => go = PathBuf::from(value),
                 "--binary" => binary = Some(PathBuf::from(value)),
                 "--test" => test = Some(value.clone()),
                 "--jobs" => jobs.clone_from(value),
@@ -90,6 +95,7 @@ impl SuiteOptions {
         }
         Ok(Some(Self {
             python: python.unwrap_or(default_python),
+            go,
             binary: binary.unwrap_or(default_binary),
             sdk,
             languages,

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,6 +10,7 @@ use anyhow::{Context as _, bail};
 use regex::Regex;
 use serde_json::Value;
 
+use super::go;
 use super::options::{SdkLanguage, SuiteOptions};
 use super::stand::Stand;
 use crate::workspace;
@@ -17,8 +18,8 @@ use crate::workspace;
 /// Limit for one test. The slowest tests with the official runtime need 30 seconds.
 const TEST_MAX_S: u32 = 60;
 
-/// Limit for the tests of one file in Python. The longest files have forty tests.
-const FILE_MAX_S: u32 = 600;
+/// Limit for the tests of one file in Python and Go. The longest files have forty tests.
+pub(super) const FILE_MAX_S: u32 = 600;
 
 /// Maximum length of a failure's text in the table.
 const FAILURE_LEN_MAX: usize = 160;
@@ -50,7 +51,7 @@ pub(super) fn run(
     let results = match language {
         SdkLanguage::Python => python(options, stand)?,
         SdkLanguage::Node => node(options, stand)?,
-        SdkLanguage::Go => go(options, stand)?,
+        SdkLanguage::Go => go::run(options, stand)?,
     };
     if results.is_empty() {
         bail!("the suite of {} ran no test", language.name());
@@ -59,7 +60,7 @@ pub(super) fn run(
 }
 
 /// Runs a test program, whose exit code reports failed tests. Its output is in a file of the build folder.
-fn finish(language: SdkLanguage, command: &mut Command) -> anyhow::Result<()> {
+pub(super) fn finish(language: SdkLanguage, command: &mut Command) -> anyhow::Result<ExitStatus> {
     let name = format!("copilot-suite-{}.log", language.name());
     let path = workspace::target_dir()?.join(name);
     println!("── {}: output in {}", language.name(), path.display());
@@ -70,11 +71,10 @@ fn finish(language: SdkLanguage, command: &mut Command) -> anyhow::Result<()> {
         .stdout(log)
         .stderr(errors)
         .status();
-    status.with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))?;
-    Ok(())
+    status.with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))
 }
 
-fn first_line(text: &str) -> String {
+pub(super) fn first_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty());
     let line = line.unwrap_or("no message");
     line.chars().take(FAILURE_LEN_MAX).collect()
@@ -105,18 +105,30 @@ fn python(options: &SuiteOptions, stand: &Stand) -> anyhow::Result<Vec<TestResul
         );
     }
     files.sort();
-    println!("── python: {} files", files.len());
+    run_files(SdkLanguage::Python, options, &files, |file| {
+        python_file(options, stand, &folder, file)
+    })
+}
+
+/// Runs the tests of all files, some files at a time.
+pub(super) fn run_files(
+    language: SdkLanguage,
+    options: &SuiteOptions,
+    files: &[String],
+    run_file: impl Fn(&str) -> anyhow::Result<Vec<TestResult>> + Sync,
+) -> anyhow::Result<Vec<TestResult>> {
+    println!("── {}: {} files", language.name(), files.len());
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let run_files = || -> anyhow::Result<()> {
+    let run_next = || -> anyhow::Result<()> {
         while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let of_file = python_file(options, stand, &folder, file)?;
+            let of_file = run_file(file)?;
             results.lock().expect("no test run panics").extend(of_file);
         }
         Ok(())
     };
     std::thread::scope(|threads| {
         let jobs = options.jobs.parse().unwrap_or(1);
-        let running: Vec<_> = (0..jobs).map(|_| threads.spawn(run_files)).collect();
+        let running: Vec<_> = (0..jobs).map(|_| threads.spawn(run_next)).collect();
         let ended = running
             .into_iter()
             .map(|run| run.join().expect("no test run panics"));
@@ -230,60 +242,5 @@ fn node(options: &SuiteOptions, stand: &Stand) -> anyhow::Result<Vec<TestResult>
             });
         }
     }
-    Ok(results)
-}
-
-fn go(options: &SuiteOptions, stand: &Stand) -> anyhow::Result<Vec<TestResult>> {
-    let mut command = stand.command("go", &options.sdk.join("go"));
-    command.args([
-        "test",
-        "./internal/e2e/",
-        "-json",
-        "-count=1",
-        "-timeout=60m",
-    ]);
-    if let Some(test) = &options.test {
-        command.args(["-run", test]);
-    }
-    let output = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot start go")?;
-    let (mut results, mut printed) = (Vec::new(), std::collections::HashMap::new());
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let Ok(event) = serde_json::from_str::<Value>(line) else {
-            continue;
-        };
-        let Some(test) = event["Test"].as_str() else {
-            continue;
-        };
-        let lines: &mut Vec<String> = printed.entry(test.to_owned()).or_default();
-        let verdict = match event["Action"].as_str() {
-            Some("output") => {
-                lines.push(event["Output"].as_str().unwrap_or_default().to_owned());
-                continue;
-            }
-            Some("pass") => TestVerdict::Passed,
-            Some("skip") => TestVerdict::Skipped,
-            Some("fail") => {
-                let cause = lines.iter().find(|line| line.contains(".go:"));
-                TestVerdict::Failed(first_line(cause.map_or("", String::as_str)))
-            }
-            _ => continue,
-        };
-        let file = test.split('/').next().unwrap_or_default();
-        results.push(TestResult {
-            file: file.to_owned(),
-            name: test.to_owned(),
-            verdict,
-        });
-    }
-    // A test with subtests only sums up their results.
-    let names: Vec<String> = results.iter().map(|result| result.name.clone()).collect();
-    results.retain(|result| {
-        let prefix = format!("{}/", result.name);
-        !names.iter().any(|name| name.starts_with(&prefix))
-    });
     Ok(results)
 }
