@@ -9,17 +9,18 @@ use anyhow::{Context as _, bail};
 use regex::Regex;
 use serde_json::Value;
 
+use super::go_example;
 use super::options::{SdkLanguage, SuiteOptions};
 use super::stand::Stand;
 use super::suite::{self, FILE_MAX_S, TestResult, TestVerdict};
-use crate::workspace;
+use crate::{exec, workspace};
 
 /// Folder of the tests below the folder of the SDK in Go.
 const TESTS: &str = "internal/e2e";
 
 pub(super) fn run(options: &SuiteOptions, stand: &Stand) -> anyhow::Result<Vec<TestResult>> {
     let folder = options.sdk.join("go");
-    let program = stand.report();
+    let program = stand.path("report");
     let mut build = stand.command(&options.go, &folder);
     build
         .args(["test", "-c", "-o"])
@@ -27,6 +28,9 @@ pub(super) fn run(options: &SuiteOptions, stand: &Stand) -> anyhow::Result<Vec<T
         .arg(format!("./{TESTS}"));
     if !suite::finish(SdkLanguage::Go, &mut build)?.success() {
         bail!("the test program of Go was not built: read the output and prepare the modules");
+    }
+    if options.test.is_none() {
+        exec::check("example in Go", || go_example::check(options, stand))?;
     }
     let functions = test_functions(&folder.join(TESTS), options.test.as_deref())?;
     let files: Vec<String> = functions.keys().cloned().collect();

@@ -6,6 +6,7 @@
 //! each with its reason.
 
 mod go;
+mod go_example;
 mod left_out;
 mod options;
 mod stand;

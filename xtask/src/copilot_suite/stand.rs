@@ -63,9 +63,9 @@ impl Stand {
         Ok(())
     }
 
-    /// Returns a path for the report of a test program.
-    pub(super) fn report(&self) -> PathBuf {
-        self.folder.join("report")
+    /// Returns a path for a file of this run, such as the report of a test program.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
     }
 
     /// Returns a command with the programs of this folder, which runs in a folder of the checkout.

@@ -144,7 +144,7 @@ fn python_file(
     folder: &Path,
     file: &str,
 ) -> anyhow::Result<Vec<TestResult>> {
-    let report = stand.report().with_extension(file);
+    let report = stand.path("report").with_extension(file);
     let log = File::create(workspace::target_dir()?.join(format!("copilot-suite-{file}.log")))?;
     let mut command = stand.command("timeout", folder);
     command
@@ -210,7 +210,7 @@ fn python_file(
 }
 
 fn node(options: &SuiteOptions, stand: &Stand) -> anyhow::Result<Vec<TestResult>> {
-    let report = stand.report();
+    let report = stand.path("report");
     let folder = options.sdk.join("nodejs");
     let mut command = stand.command("node", &folder);
     command
