@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::attached_clients::{AttachedClient, DetachedClient, FeedHandle};
 use super::feed::Feed;
+use super::rejection_stop::RejectionStop;
 use super::{HostedSession, SessionChoice};
 use crate::connection::{Client, ClientId};
 use crate::server::CopilotServer;
@@ -79,6 +80,7 @@ impl HostedSession {
             handle: handle.clone(),
             session: Arc::clone(self),
             has_missed: false,
+            rejection: RejectionStop::default(),
         };
         let mut first = feed.not_offered(&choice.not_offered);
         if from.is_none() {

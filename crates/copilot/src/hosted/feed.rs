@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use allstop_agent::AgentEvent;
-use allstop_core::record::CallOutcome;
-use allstop_core::{Cause, CauseKind};
-use allstop_session::{SessionEventKind, StopTarget, Subscription};
+use allstop_core::{CallId, Cause, CauseKind};
+use allstop_session::{SessionEvent, SessionEventKind, StopTarget, Subscription};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{sleep, timeout};
 
 use super::HostedSession;
 use super::attached_clients::FeedHandle;
+use super::rejection_stop::RejectionStop;
 use crate::connection::{Client, QueueClosed};
 use crate::event::CopilotEvent;
 use crate::translate::{EventTranslator, HostEvent};
@@ -42,6 +42,7 @@ pub(super) struct Feed {
     /// True if the client was too slow to receive the start of some calls. When the feed has reached the running turn,
     /// it sends the unanswered requests to the handlers again.
     pub(super) has_missed: bool,
+    pub(super) rejection: RejectionStop,
 }
 
 impl Feed {
@@ -65,7 +66,7 @@ impl Feed {
                     Ok(Some(event)) => {
                         self.has_missed |= matches!(event.kind, SessionEventKind::Missed { .. });
                         self.answer_unasked(&event.kind);
-                        self.end_after_rejection(&event.kind);
+                        self.end_after_rejection(&event);
                         if let SessionEventKind::Live(AgentEvent::TurnEnded { turn, .. }) =
                             &event.kind
                         {
@@ -104,18 +105,15 @@ impl Feed {
 
     /// Ends the turn after a call that the user has rejected without a reason, as the official runtime does: the user has
     /// another instruction for the model.
-    fn end_after_rejection(&self, event: &SessionEventKind) {
-        if let SessionEventKind::Live(AgentEvent::ToolFinished {
-            call_id, outcome, ..
-        }) = event
-            && *outcome == CallOutcome::Denied
-            && self.session.facts.is_rejected(call_id.as_str())
-        {
+    fn end_after_rejection(&mut self, event: &SessionEvent) {
+        let session = &self.session.session;
+        let is_rejected = |call: &CallId| self.session.facts.is_rejected(call.as_str());
+        if self.rejection.is_due(event, session, is_rejected) {
             let cause = Cause::new(CauseKind::User)
                 .by("copilot")
                 .detail("the user rejected a call");
             // A second stop, for another feed, joins the first. The receipt is an event of the session.
-            drop(self.session.session.stop(&StopTarget::Turn, cause));
+            drop(session.stop(&StopTarget::Turn, cause));
         }
     }
 

@@ -25,6 +25,7 @@ mod opening;
 mod program_files;
 mod program_tokens;
 mod prompt_sections;
+mod rejection_stop;
 mod session_choice;
 mod session_files;
 mod session_models;

@@ -1,9 +1,9 @@
 //! Behaviour that the official runtime defines by its answers and events.
 
 use allstop_copilot::ConnectionAccess;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::TestServer;
+use crate::support::{TestClient, TestServer};
 
 const HELLO: &str = "turns: [{replies: [{text: Hello.}]}]";
 
@@ -283,6 +283,72 @@ async fn rejection_without_a_reason_ends_the_turn() {
         .await;
     let idle = client.event("session.idle").await;
     assert_eq!(idle["aborted"], true);
+}
+
+/// Two calls in one step of the model.
+const TWO_CALLS: &str = "turns: [{replies: [{calls: [{id: c1, tool: one, arguments: {}}, \
+                         {id: c2, tool: two, arguments: {}}]}, {text: Never.}]}]";
+
+/// Starts two parallel calls, and rejects the first. Returns the client and the request id of the second call.
+async fn reject_first_of_two(server: &TestServer) -> (TestClient, Value) {
+    let mut client = server.client();
+    let tools = json!({ "tools": [{ "name": "one" }, { "name": "two" }] });
+    client.create("s", &tools).await;
+    let prompt = json!({ "sessionId": "s", "prompt": "x" });
+    client.request("session.send", &prompt).await;
+    let asked = [
+        client.event("external_tool.requested").await,
+        client.event("external_tool.requested").await,
+    ];
+    let request_of = |tool: &str| {
+        let found = asked.iter().find(|asked| asked["toolName"] == tool);
+        found.expect(tool)["requestId"].clone()
+    };
+    let rejection = json!({
+        "sessionId": "s",
+        "requestId": request_of("one"),
+        "result": { "textResultForLlm": "no", "resultType": "rejected" },
+    });
+    client
+        .request("session.tools.handlePendingToolCall", &rejection)
+        .await;
+    let end = client.event("tool.execution_complete").await;
+    assert_eq!(
+        (&end["toolCallId"], &end["error"]["code"]),
+        (&json!("c1"), &json!("rejected"))
+    );
+    (client, request_of("two"))
+}
+
+#[tokio::test]
+async fn rejection_ends_the_turn_after_the_parallel_calls() {
+    let server = TestServer::new(TWO_CALLS).await;
+    let (mut client, request) = reject_first_of_two(&server).await;
+    let answer = json!({ "sessionId": "s", "requestId": request, "result": "done" });
+    let answered = client
+        .request("session.tools.handlePendingToolCall", &answer)
+        .await;
+    assert_eq!(answered["success"], true);
+    let end = client.event("tool.execution_complete").await;
+    assert_eq!(
+        (&end["toolCallId"], &end["success"]),
+        (&json!("c2"), &json!(true))
+    );
+    assert_eq!(client.event("session.idle").await["aborted"], true);
+}
+
+#[tokio::test]
+async fn abort_does_not_wait_for_the_calls_beside_a_rejection() {
+    let server = TestServer::new(TWO_CALLS).await;
+    let (mut client, _request) = reject_first_of_two(&server).await;
+    let aborted = client
+        .request("session.abort", &json!({ "sessionId": "s" }))
+        .await;
+    // The handler of the second call may still run in the program.
+    assert_eq!(aborted["receipt"]["quiet"], false, "{aborted}");
+    let end = client.event("tool.execution_complete").await;
+    assert_eq!(end["toolCallId"], "c2");
+    assert_eq!(client.event("session.idle").await["aborted"], true);
 }
 
 #[tokio::test]
