@@ -164,9 +164,9 @@ async fn hooks_change_the_texts_for_the_model() {
     assert_eq!(completed["result"]["content"], "changed", "{completed}");
     let output = json!({ "decision": "block", "reason": "go on" });
     let input = answer_with(&mut client, "agentStop", &output).await;
-    assert_eq!(input["stopHookActive"], false);
+    assert_eq!(input["stop_hook_active"], false);
     let input = answer_with(&mut client, "agentStop", &json!({})).await;
-    assert_eq!(input["stopHookActive"], true);
+    assert_eq!(input["stop_hook_active"], true);
     client.event("session.idle").await;
 
     let requests = model.seen().requests;

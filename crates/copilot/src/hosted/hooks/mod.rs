@@ -80,7 +80,7 @@ impl ClientHooks {
                 json!({
                     "stopReason": "end_turn",
                     "transcriptPath": self.store_file,
-                    "stopHookActive": *prolonged > 0,
+                    "stop_hook_active": *prolonged > 0,
                 }),
             ),
             HookEvent::SessionStart { resumed } => {
