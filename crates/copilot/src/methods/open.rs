@@ -54,13 +54,18 @@ fn begin(
     let join = move |session: &Session| join(session, mode, &of_client, &chosen);
     let found = server.registry().reserve(&id, join);
     Ok(later(async move {
-        let begun = match found.await {
+        let mut found = found.await;
+        if let ReserveResult::Open(Ok(Joined::Interrupts(stop))) = found {
+            drop(stop.receipt().await);
+            // The session may have been closed meanwhile.
+            let (client, choice) = (Arc::clone(&client), Arc::clone(&choice));
+            let attach = move |session: &Session| attach(session, &client, &choice);
+            found = server.registry().reserve(&id, attach).await;
+        }
+        let begun = match found {
             ReserveResult::Reserved(reservation) => Begun::New(reservation),
             ReserveResult::Open(joined) => match joined? {
-                Joined::Attached(interrupting) => {
-                    if let Some(stop) = interrupting {
-                        drop(stop.receipt().await);
-                    }
+                Joined::Attached | Joined::Interrupts(_) => {
                     return Ok(opened_answer(&server, &id));
                 }
                 Joined::Differs(setting) => Begun::Reopen(setting),
@@ -94,13 +99,16 @@ enum Begun {
 
 /// Result of an attempt to join an open session.
 enum Joined {
-    /// The client is attached. The stop ends the turn that ran without a client, if the client does not continue it.
-    Attached(Option<SessionStop>),
+    /// The client is attached.
+    Attached,
+    /// The stop ends the turn that ran without a client, because the client does not continue it. The client is attached
+    /// after the stop, so it gets no request of the turn.
+    Interrupts(SessionStop),
     /// The session has another value of this setting.
     Differs(&'static str),
 }
 
-/// Adds a client to an open session.
+/// Adds a client to an open session, or begins to end the work that the client does not continue.
 fn join(
     session: &Session,
     mode: OpenMode,
@@ -113,28 +121,45 @@ fn join(
             "session {id} exists: resume it, or choose another id"
         )));
     }
-    let hosted = session.part::<HostedSession>();
-    let hosted = hosted.ok_or_else(|| {
-        RpcError::invalid_params(format!(
-            "session {id} is open, but not available to clients"
-        ))
-    })?;
+    let hosted = hosted_of(session)?;
     if let Some(setting) = hosted.difference(choice) {
         return Ok(Joined::Differs(setting));
     }
     // A client that does not continue the pending work of a session without a client gets the session without it.
-    let is_interrupted = choice.resume.continues_work == Some(false) && hosted.is_alone();
-    let was_active = session.is_busy() && !is_interrupted;
-    let interrupting = is_interrupted.then(|| {
+    if choice.resume.continues_work == Some(false) && hosted.is_alone() {
         let cause = Cause::new(CauseKind::Disconnect).detail("resumed without the pending work");
-        session.stop(&StopTarget::Turn, cause)
-    });
+        return Ok(Joined::Interrupts(session.stop(&StopTarget::Turn, cause)));
+    }
+    attach(session, client, choice)
+}
+
+fn hosted_of(session: &Session) -> Result<Arc<HostedSession>, RpcError> {
+    let id = session.id();
+    session.part::<HostedSession>().ok_or_else(|| {
+        RpcError::invalid_params(format!(
+            "session {id} is open, but not available to clients"
+        ))
+    })
+}
+
+/// Adds a client to an open session with the settings that it requests.
+fn attach(
+    session: &Session,
+    client: &Arc<Client>,
+    choice: &SessionChoice,
+) -> Result<Joined, RpcError> {
+    let hosted = hosted_of(session)?;
+    // The session may have been opened with other settings since the client was compared with it.
+    if let Some(setting) = hosted.difference(choice) {
+        return Ok(Joined::Differs(setting));
+    }
     if let Some(declared) = choice.declared.clone() {
         hosted.declare(declared);
     }
+    let was_active = session.is_busy();
     hosted.attach(client, choice, None);
     note_resume(&hosted, choice, was_active);
-    Ok(Joined::Attached(interrupting))
+    Ok(Joined::Attached)
 }
 
 /// Sends the event of a resume.

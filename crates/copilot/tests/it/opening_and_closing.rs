@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use allstop_tools::PermissionAnswer;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::TestServer;
 
@@ -191,6 +191,53 @@ async fn question_outlives_the_client_that_vanished() {
     assert_eq!(two.request(method, &answer).await["success"], true);
     let done = two.event("tool.execution_complete").await;
     assert_eq!(done["success"], true, "{done}");
+}
+
+/// A client that does not continue the pending work gets neither the open questions nor the open requests for tools.
+#[tokio::test]
+async fn resume_without_the_pending_work_gets_no_requests() {
+    let calls_tool = "turns: [{when: next, replies: [{text: Hello.}]}, \
+                      {replies: [{calls: [{tool: act, arguments: {}}]}, {text: Never.}]}]";
+    let asks = "turns: [{when: next, replies: [{text: Hello.}]}, \
+                {replies: [{calls: [{tool: bash, arguments: {command: echo hi}}]}, {text: Never.}]}]";
+    for (script, kind) in [
+        (calls_tool, "external_tool.requested"),
+        (asks, "permission.requested"),
+    ] {
+        let server = TestServer::new(script).await;
+        let mut one = server.client();
+        let tools = json!({ "tools": [{ "name": "act", "skipPermission": true }], "requestPermission": true });
+        one.create("s", &tools).await;
+        let message = json!({ "sessionId": "s", "prompt": "go" });
+        one.request("session.send", &message).await;
+        let request = one.event(kind).await;
+        one.end().await;
+        let mut two = server.client();
+        let mut resume = tools;
+        resume["sessionId"] = "s".into();
+        resume["continuePendingWork"] = false.into();
+        two.request("session.resume", &resume).await;
+        let late =
+            json!({ "sessionId": "s", "requestId": request["requestId"], "result": "acted" });
+        let answered = two
+            .request("session.tools.handlePendingToolCall", &late)
+            .await;
+        assert_eq!(answered["success"], false);
+        let next = json!({ "sessionId": "s", "prompt": "next" });
+        let answer = two.request("session.sendAndWait", &next).await;
+        assert_eq!(answer["outcome"], "completed", "{answer}");
+        let is_request = |message: &&Value| message["params"]["event"]["type"] == kind;
+        assert_eq!(two.seen().iter().find(is_request), None);
+        let history = two
+            .request("session.getMessages", &json!({ "sessionId": "s" }))
+            .await;
+        let mut events = history["events"].as_array().expect("events").iter();
+        let resumed = events.find(|event| event["type"] == "session.resume");
+        assert_eq!(
+            resumed.expect("a resume")["data"]["sessionWasActive"],
+            false
+        );
+    }
 }
 
 /// A client that resumes a session to which it is already attached keeps its event feed. No event is duplicated or
