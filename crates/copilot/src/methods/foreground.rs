@@ -21,6 +21,7 @@ pub(super) fn set(
     _cx: &MethodCx<'_>,
     _params: Option<&RawValue>,
 ) -> Result<MethodAnswer, RpcError> {
-    let message = "not running in TUI+server mode: the server has no terminal";
+    // Programs search the error for these words of the official runtime.
+    let message = "Not running in TUI+server mode: the server has no terminal";
     Err(RpcError::invalid_params(message))
 }

@@ -352,6 +352,19 @@ async fn abort_does_not_wait_for_the_calls_beside_a_rejection() {
 }
 
 #[tokio::test]
+async fn foreground_session_needs_a_terminal() {
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    let session = json!({ "sessionId": "s" });
+    let answer = client.answer("session.setForeground", &session).await;
+    let message = answer["error"]["message"].as_str().expect("an error");
+    assert!(
+        message.contains("Not running in TUI+server mode"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
 async fn approved_session_asks_no_client() {
     let script = "turns: [{replies: [{calls: [{id: c, tool: bash, arguments: {command: 'true'}}]}, {text: Done.}]}]";
     let server = TestServer::new(script).await;
