@@ -24,7 +24,8 @@ struct SessionsParams {
 
 #[derive(Deserialize)]
 struct OpenKindParams {
-    kind: String,
+    /// The SDKs for Go and Node may leave it out.
+    kind: Option<String>,
     context: Option<FolderParams>,
 }
 
@@ -141,14 +142,13 @@ fn close(cx: &MethodCx<'_>, id: &SessionId) -> MethodAnswer {
     })
 }
 
-/// `sessions.open`: finds the last session of a working directory. All other kinds have methods with the parameters of the
-/// SDKs.
+/// `sessions.open`: finds the last session of a working directory, also without a `kind`. All other kinds have methods with
+/// the parameters of the SDKs.
 pub(super) fn open(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
     let params: OpenKindParams = read(params)?;
-    if params.kind != "resumeLast" {
+    if let Some(kind) = params.kind.filter(|kind| kind != "resumeLast") {
         return Err(RpcError::invalid_params(format!(
-            "the kind {:?} is not offered: use `session.create` or `session.resume`",
-            params.kind
+            "the kind {kind:?} is not offered: use `session.create` or `session.resume`"
         )));
     }
     let server = cx.server.clone();

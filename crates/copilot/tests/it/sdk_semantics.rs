@@ -365,6 +365,19 @@ async fn foreground_session_needs_a_terminal() {
 }
 
 #[tokio::test]
+async fn open_without_a_context_finds_no_session() {
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    for params in [json!({}), json!({ "kind": "resumeLast" })] {
+        let opened = client.request("sessions.open", &params).await;
+        assert_eq!(opened, json!({ "status": "not_found" }));
+    }
+    let create = json!({ "kind": "create" });
+    let refused = client.answer("sessions.open", &create).await;
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+}
+
+#[tokio::test]
 async fn approved_session_asks_no_client() {
     let script = "turns: [{replies: [{calls: [{id: c, tool: bash, arguments: {command: 'true'}}]}, {text: Done.}]}]";
     let server = TestServer::new(script).await;
