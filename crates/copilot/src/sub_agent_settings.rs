@@ -6,6 +6,7 @@ use allstop_agent::SubAgentKind;
 use allstop_model::ReasoningEffort;
 use allstop_runtime::System;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::provider::ClientProviders;
 
@@ -25,22 +26,40 @@ pub(crate) struct SubAgentSettings {
 struct SubAgentSetting {
     model: Option<String>,
     effort_level: Option<ReasoningEffort>,
-    #[serde(rename = "contextTier")]
-    _context_tier: Option<ContextTier>,
+    context_tier: Option<ContextTier>,
 }
 
-/// Context window of an agent. Both values mean the window of the model.
-#[derive(Debug, Clone, Copy, Deserialize)]
+/// Context window of an agent. Each agent has the window of its model, so `LongContext` has no effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ContextTier {
     Inherit,
     Default,
+    LongContext,
 }
 
 impl SubAgentSettings {
-    /// Names of all agents that have a setting.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
-        self.agents.keys().chain(&self.disabled)
+    /// Names of the agents with settings other than their removal.
+    pub(crate) fn changed(&self) -> impl Iterator<Item = &String> {
+        self.agents.keys()
+    }
+
+    /// Names of the agents that the model cannot start.
+    pub(crate) fn disabled(&self) -> impl Iterator<Item = &String> {
+        self.disabled.iter()
+    }
+
+    /// Paths and values of the settings that have no effect.
+    pub(crate) fn ignored(&self) -> Map<String, Value> {
+        let tiers = self.agents.iter().filter(|(_, setting)| {
+            // The other values mean the window of the model.
+            setting.context_tier == Some(ContextTier::LongContext)
+        });
+        let ignored = tiers.map(|(name, _)| {
+            let path = format!("agents.{name}.contextTier");
+            (path, Value::from("long_context"))
+        });
+        ignored.collect()
     }
 
     /// Returns the agent with its settings; `None` if the model cannot start it.

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use allstop_jsonrpc::RpcError;
+use allstop_runtime::System;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::method::{MethodAnswer, MethodCx, later, open_session, read, ready};
 use super::open::reopen;
+use crate::client_parts::ClientParts;
 use crate::hosted::SessionChoice;
 use crate::sub_agent_settings::SubAgentSettings;
+use crate::translate::HostEvent;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -87,20 +90,40 @@ pub(super) fn update_sub_agents(
     let settings = params.subagents.unwrap_or_default();
     let server = cx.server.clone();
     let system = Arc::clone(server.system());
+    let ignored = settings.ignored();
+    let unknown = unknown_name(settings.disabled(), &session.choice(), &system);
     let change = move |choice: &mut SessionChoice| {
-        choice.parts.sub_agent_settings = SubAgentSettings::default();
-        let kinds = choice.parts.kinds(&system, &choice.providers);
-        let is_known = |name: &&String| kinds.iter().any(|kind| *kind.name == **name);
-        if let Some(name) = settings.names().find(|name| !is_known(name)) {
+        if let Some(name) = unknown_name(settings.changed(), choice, &system) {
             return Err(RpcError::invalid_params(format!("unknown agent {name:?}")));
         }
         choice.parts.sub_agent_settings = settings;
         Ok(())
     };
     Ok(later(async move {
-        reopen(server, session.id().clone(), "subagents", change).await?;
+        let session = reopen(server, session.id().clone(), "subagents", change).await?;
+        session.warn_of_ignored("session.tools.updateSubagentSettings", &ignored);
+        if let Some(name) = unknown {
+            let message = format!("`disabledSubagents` names the unknown agent {name:?}").into();
+            session.send_host_event(HostEvent::NotOffered { message });
+        }
         Ok(json!({}))
     }))
+}
+
+/// Returns the first of these names that no sub-agent of the session has.
+fn unknown_name<'a>(
+    mut names: impl Iterator<Item = &'a String>,
+    choice: &SessionChoice,
+    system: &System,
+) -> Option<String> {
+    let parts = ClientParts {
+        // The settings remove agents from the list.
+        sub_agent_settings: SubAgentSettings::default(),
+        ..choice.parts.clone()
+    };
+    let kinds = parts.kinds(system, &choice.providers);
+    let unknown = names.find(|name| kinds.iter().all(|kind| *kind.name != ***name));
+    unknown.cloned()
 }
 
 /// Returns a change of the selected agent.

@@ -153,11 +153,11 @@ async fn settings_of_sub_agents_change_while_the_session_is_open() {
     let method = "session.tools.updateSubagentSettings";
     let update = |settings: Value| json!({ "sessionId": "s", "subagents": settings });
     for (refused, word) in [
-        (json!({ "disabledSubagents": ["other"] }), "unknown agent"),
+        (json!({ "agents": { "other": {} } }), "unknown agent"),
         (json!({ "maxDepth": 3 }), "maxDepth"),
         (
-            json!({ "agents": { "explore": { "contextTier": "long_context" } } }),
-            "long_context",
+            json!({ "agents": { "explore": { "contextTier": "endless" } } }),
+            "endless",
         ),
     ] {
         let answer = client.answer(method, &update(refused)).await;
@@ -172,6 +172,29 @@ async fn settings_of_sub_agents_change_while_the_session_is_open() {
     assert!(!has_explorer(&mut client).await);
     client.request(method, &update(Value::Null)).await;
     assert!(has_explorer(&mut client).await);
+}
+
+#[tokio::test]
+async fn settings_of_sub_agents_without_effect_cause_a_warning() {
+    let server = TestServer::new(SCRIPT).await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    let settings = json!({
+        "agents": { "general-purpose": { "effortLevel": "low", "contextTier": "long_context" } },
+        "disabledSubagents": ["legacy-agent", "explore"],
+    });
+    let update = json!({ "sessionId": "s", "subagents": settings });
+    let method = "session.tools.updateSubagentSettings";
+    client.request(method, &update).await;
+    for words in [
+        "`agents.general-purpose.contextTier`",
+        "unknown agent \"legacy-agent\"",
+    ] {
+        let warning = client.event("session.warning").await;
+        let message = warning["message"].as_str().expect("a text");
+        assert!(message.contains(words), "{message}");
+    }
+    assert!(!has_explorer(&mut client).await);
 }
 
 #[tokio::test]
