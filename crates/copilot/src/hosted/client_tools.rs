@@ -205,11 +205,10 @@ impl ClientTools {
     /// Returns the unanswered requests, for a client that attaches later.
     pub(crate) fn pending(&self) -> Vec<ExternalCall> {
         let state = self.state.lock();
-        state
-            .pending
-            .values()
-            .map(|pending| pending.call.clone())
-            .collect()
+        let pending = state.pending.values();
+        // A stop may have cancelled a request, and the event of this cancellation is still in its queue.
+        let open = pending.filter(|pending| pending.handler.is_open(pending.id));
+        open.map(|pending| pending.call.clone()).collect()
     }
 
     /// Returns the call of an unanswered request.

@@ -193,6 +193,13 @@ impl PendingRequests {
         Delivery::Delivered
     }
 
+    /// True if the request waits for an answer and was not cancelled.
+    pub(super) fn is_open(&self, id: RequestId) -> bool {
+        let state = self.state.lock();
+        let pending = state.pending.get(&id);
+        pending.is_some_and(|pending| !pending.cancelled)
+    }
+
     pub(super) fn late_answers(&self) -> u64 {
         self.state.lock().late_answers
     }

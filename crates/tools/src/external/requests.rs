@@ -189,6 +189,11 @@ impl ExternalHandler {
         self.requests.progress(request, text)
     }
 
+    /// True if the request waits for an answer and was not cancelled. The event of a cancellation may follow later.
+    pub fn is_open(&self, request: RequestId) -> bool {
+        self.requests.is_open(request)
+    }
+
     /// Number of late answers.
     pub fn late_answers(&self) -> u64 {
         self.requests.late_answers()

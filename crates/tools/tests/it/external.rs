@@ -226,6 +226,7 @@ async fn handler_that_confirms_nothing_does_not_delay_a_stop() {
     let (stage, mut requests) = stage_with(Effect::Irreversible, options);
     let (first, second) = (stage.call("one"), stage.call("two"));
     let one = taken(&mut requests).await;
+    assert!(requests.handler().is_open(one.request_id));
     let begun = tokio::time::Instant::now();
     let receipt = stage.stop().await;
     assert!(begun.elapsed().is_zero(), "{:?}", begun.elapsed());
@@ -233,6 +234,8 @@ async fn handler_that_confirms_nothing_does_not_delay_a_stop() {
     let states = receipt.items().iter().map(|item| item.state.as_str());
     assert_eq!(states.collect::<Vec<_>>(), ["unreachable", "stopped"]);
     assert!(said(first).await.is_err() && said(second).await.is_err());
+    // The event of the cancellation is still in the queue.
+    assert!(!requests.handler().is_open(one.request_id));
     assert_eq!(cancelled(&mut requests).await.0, one.request_id);
     let late = requests.handler().answer(one.request_id, output("done"));
     assert_eq!(late, Delivery::Late);
