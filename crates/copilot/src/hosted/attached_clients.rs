@@ -231,12 +231,21 @@ impl AttachedClient {
         method: &str,
         params: &impl Serialize,
     ) -> Result<T, ClientRequestError> {
-        let mut is_detached = self.feed.is_detached.subscribe();
-        let detached = async { drop(is_detached.wait_for(|is| *is).await) };
+        let detached = self.detached();
         let params = self.client.secrets.redact(json!(params));
         tokio::select! {
             answer = self.client.request(method, &params) => answer,
             () = detached => Err(ClientRequestError::Gone),
         }
+    }
+
+    /// Completes when the client is detached.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn detached(&self) {
+        let mut is_detached = self.feed.is_detached.subscribe();
+        // This client holds the sender, so the wait ends only when the value changes.
+        drop(is_detached.wait_for(|is| *is).await);
     }
 }

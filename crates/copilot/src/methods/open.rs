@@ -1,6 +1,7 @@
 //! `session.create` and `session.resume`, and the change of a session's fixed settings.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_core::{Cause, CauseKind, SessionId};
 use allstop_host::finish_work;
@@ -8,8 +9,10 @@ use allstop_jsonrpc::RpcError;
 use allstop_log::Version;
 use allstop_runtime::StartErrorKind;
 use allstop_session::{ReserveResult, Session, SessionReservation, SessionStop, StopTarget};
+use futures::future::join_all;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::ids::usable_id;
 use super::method::{MethodAnswer, MethodCx, later, read, whole};
@@ -20,6 +23,10 @@ use crate::connection::Client;
 use crate::hosted::{AttachedClient, HostedSession, OpenMode, SessionChoice, now};
 use crate::refusal::refusal;
 use crate::server::{CopilotServer, LifecycleKind};
+
+/// Maximum wait of a client that does not continue the pending work, for the end of the other connections. A restarted program
+/// closes its old connection just before the new one, and a busy machine may notice the end after the resume.
+const ENDED_CLIENTS_MAX: Duration = Duration::from_millis(100);
 
 pub(super) fn create(
     cx: &MethodCx<'_>,
@@ -51,21 +58,32 @@ fn begin(
     let choice = Arc::new(choice_of(cx, &id, params)?);
     let (server, client) = (cx.server.clone(), Arc::clone(cx.client));
     let (of_client, chosen) = (Arc::clone(&client), Arc::clone(&choice));
-    let join = move |session: &Session| join(session, mode, &of_client, &chosen);
-    let found = server.registry().reserve(&id, join);
+    let first_join =
+        move |session: &Session| match clients_to_await(session, mode, &of_client, &chosen) {
+            Some(others) => Ok(Joined::Shares(others)),
+            None => join(session, mode, &of_client, &chosen),
+        };
+    let found = server.registry().reserve(&id, first_join);
     Ok(later(async move {
         let mut found = found.await;
+        if let ReserveResult::Open(Ok(Joined::Shares(others))) = found {
+            let ended = join_all(others.iter().map(AttachedClient::detached));
+            let _ended_or_shared = timeout(ENDED_CLIENTS_MAX, ended).await;
+            let (client, choice) = (Arc::clone(&client), Arc::clone(&choice));
+            let join = move |session: &Session| join(session, mode, &client, &choice);
+            found = server.registry().reserve(&id, join).await;
+        }
         if let ReserveResult::Open(Ok(Joined::Interrupts(stop))) = found {
             drop(stop.receipt().await);
             // The session may have been closed meanwhile.
             let (client, choice) = (Arc::clone(&client), Arc::clone(&choice));
-            let attach = move |session: &Session| attach(session, &client, &choice);
+            let attach = move |session: &Session| attach(session, &client, &choice, false);
             found = server.registry().reserve(&id, attach).await;
         }
         let begun = match found {
             ReserveResult::Reserved(reservation) => Begun::New(reservation),
             ReserveResult::Open(joined) => match joined? {
-                Joined::Attached | Joined::Interrupts(_) => {
+                Joined::Attached | Joined::Interrupts(_) | Joined::Shares(_) => {
                     return Ok(opened_answer(&server, &id));
                 }
                 Joined::Differs(setting) => Begun::Reopen(setting),
@@ -104,8 +122,26 @@ enum Joined {
     /// The stop ends the turn that ran without a client, because the client does not continue it. The client is attached
     /// after the stop, so it gets no request of the turn.
     Interrupts(SessionStop),
+    /// These clients are attached to the session and its work. Their connections may have just ended.
+    Shares(Vec<AttachedClient>),
     /// The session has another value of this setting.
     Differs(&'static str),
+}
+
+/// Returns the other clients of a busy session, if this client does not continue the work of the session. `None` if the
+/// client need not wait for their end.
+fn clients_to_await(
+    session: &Session,
+    mode: OpenMode,
+    client: &Client,
+    choice: &SessionChoice,
+) -> Option<Vec<AttachedClient>> {
+    if mode == OpenMode::Create || choice.resume.continues_work != Some(false) {
+        return None;
+    }
+    let others = session.part::<HostedSession>()?.attached_clients();
+    let is_attached = others.iter().any(|other| other.client.id == client.id);
+    (session.is_busy() && !others.is_empty() && !is_attached).then_some(others)
 }
 
 /// Adds a client to an open session, or begins to end the work that the client does not continue.
@@ -130,7 +166,7 @@ fn join(
         let cause = Cause::new(CauseKind::Disconnect).detail("resumed without the pending work");
         return Ok(Joined::Interrupts(session.stop(&StopTarget::Turn, cause)));
     }
-    attach(session, client, choice)
+    attach(session, client, choice, session.is_busy())
 }
 
 fn hosted_of(session: &Session) -> Result<Arc<HostedSession>, RpcError> {
@@ -142,11 +178,13 @@ fn hosted_of(session: &Session) -> Result<Arc<HostedSession>, RpcError> {
     })
 }
 
-/// Adds a client to an open session with the settings that it requests.
+/// Adds a client to an open session with the settings that it requests. `was_active` is false if the client has ended the
+/// work of the session.
 fn attach(
     session: &Session,
     client: &Arc<Client>,
     choice: &SessionChoice,
+    was_active: bool,
 ) -> Result<Joined, RpcError> {
     let hosted = hosted_of(session)?;
     // The session may have been opened with other settings since the client was compared with it.
@@ -156,7 +194,6 @@ fn attach(
     if let Some(declared) = choice.declared.clone() {
         hosted.declare(declared);
     }
-    let was_active = session.is_busy();
     hosted.attach(client, choice, None);
     note_resume(&hosted, choice, was_active);
     Ok(Joined::Attached)

@@ -240,6 +240,33 @@ async fn resume_without_the_pending_work_gets_no_requests() {
     }
 }
 
+/// A restarted program resumes before the server has noticed the end of the old connection.
+#[tokio::test]
+async fn resume_without_the_pending_work_waits_for_the_end_of_the_old_connection() {
+    let script = "turns: [{replies: [{calls: [{tool: act, arguments: {}}]}, {text: Never.}]}]";
+    let server = TestServer::new(script).await;
+    let mut one = server.client();
+    let tools = json!({ "tools": [{ "name": "act" }] });
+    one.create("s", &tools).await;
+    let message = json!({ "sessionId": "s", "prompt": "go" });
+    one.request("session.send", &message).await;
+    one.event("external_tool.requested").await;
+    let mut two = server.client();
+    let mut resume = tools;
+    resume["sessionId"] = "s".into();
+    resume["continuePendingWork"] = false.into();
+    let resumed = two.send("session.resume", &resume).await;
+    // Requests begin in their order: the resume has begun.
+    two.request("ping", &json!({})).await;
+    one.end().await;
+    two.answer_to(resumed).await;
+    let resumed = two.event("session.resume").await;
+    assert_eq!(resumed["sessionWasActive"], false);
+    let is_request =
+        |message: &&Value| message["params"]["event"]["type"] == "external_tool.requested";
+    assert_eq!(two.seen().iter().find(is_request), None);
+}
+
 /// A client that resumes a session to which it is already attached keeps its event feed. No event is duplicated or
 /// lost.
 #[tokio::test]
