@@ -1,6 +1,6 @@
 //! Arguments of `cargo xtask copilot-suite`.
 
-use std::path::PathBuf;
+use std::path::{self, PathBuf};
 
 use anyhow::{Context as _, bail};
 
@@ -73,7 +73,8 @@ impl SuiteOptions {
                 "--sdk" => sdk = Some(PathBuf::from(value)),
                 "--python" => python = Some(PathBuf::from(value)),
                 "--go" => go = PathBuf::from(value),
-                "--binary" => binary = Some(PathBuf::from(value)),
+                // The tests run in other folders.
+                "--binary" => binary = Some(path::absolute(value)?),
                 "--test" => test = Some(value.clone()),
                 "--jobs" => jobs.clone_from(value),
                 "--only" => {

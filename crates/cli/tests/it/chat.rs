@@ -242,7 +242,8 @@ fn next_chat_names_kept_background_work() {
 fn a_stop_of_all_covers_what_an_earlier_chat_left() {
     let place = Place::new();
     let user = ChatUser::start_chat(&place, "--yes --keep-background");
-    user.types("server").waits_for("It is up.").presses(CTRL_D);
+    user.types("server").waits_for("It is up.");
+    user.waits_until_idle().presses(CTRL_D);
     user.waits_for("keeps running: echo up; sleep 600");
     assert_eq!(user.chat.end(FACT_MAX).code, 0);
     assert!(!place.leftovers().is_empty());

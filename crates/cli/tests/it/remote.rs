@@ -429,7 +429,7 @@ fn last_is_the_session_that_is_active() {
     let script = place.script("replies: [{text: Hello.}]");
     let terminal = Terminal::new();
     let other = ChatUser::with_model(&place, idle.arg(script), terminal);
-    other.types("hello").waits_for("Hello.");
+    other.types("hello").waits_for("Hello.").waits_until_idle();
     let none = stop(&place, "");
     assert_eq!(none.code, 2, "{none:?}");
     assert!(none.stderr.contains("allstop stop last"), "{none:?}");
