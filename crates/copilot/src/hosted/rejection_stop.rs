@@ -7,7 +7,7 @@ use allstop_core::record::CallOutcome;
 use allstop_core::{CallId, TurnNumber};
 use allstop_session::{Session, SessionEvent, SessionEventKind};
 
-/// Decides when a turn with a rejected call is stopped: after the end of the calls that ran beside the rejected call.
+/// Decides when a turn with a rejected call is stopped: after the end of the calls that ran in parallel.
 ///
 /// A program answers parallel calls almost at once. If the first rejection stopped the turn immediately, the other answers
 /// would come too late, and the outcome of their calls would be unknown.
@@ -20,11 +20,11 @@ pub(super) struct RejectionStop(Option<RejectedCall>);
 struct RejectedCall {
     turn: TurnNumber,
     /// Running calls of the step at the time of the rejection. Calls that start later do not delay the stop.
-    beside: HashSet<CallId>,
+    parallel: HashSet<CallId>,
 }
 
 impl RejectionStop {
-    /// Returns true once for a turn with a rejected call, at the event after which no call beside the rejected call runs.
+    /// Returns true once for a turn with a rejected call, at the event after which no parallel call runs.
     pub(super) fn is_due(
         &mut self,
         event: &SessionEvent,
@@ -41,8 +41,8 @@ impl RejectionStop {
             return false;
         }
         let running = session.running_calls();
-        rejected.beside.retain(|call| running.contains(call));
-        let is_due = rejected.beside.is_empty();
+        rejected.parallel.retain(|call| running.contains(call));
+        let is_due = rejected.parallel.is_empty();
         if is_due {
             self.0 = None;
         }
@@ -63,12 +63,12 @@ impl RejectionStop {
                 call_id, outcome, ..
             } => {
                 if let Some(rejected) = &mut self.0 {
-                    rejected.beside.remove(call_id);
+                    rejected.parallel.remove(call_id);
                 }
                 if *outcome == CallOutcome::Denied && self.0.is_none() && is_rejected(call_id) {
-                    let mut beside: HashSet<_> = session.running_calls().into_iter().collect();
-                    beside.remove(call_id);
-                    self.0 = Some(RejectedCall { turn, beside });
+                    let mut parallel: HashSet<_> = session.running_calls().into_iter().collect();
+                    parallel.remove(call_id);
+                    self.0 = Some(RejectedCall { turn, parallel });
                 }
             }
             AgentEvent::TurnEnded { .. } => self.0 = None,

@@ -37,7 +37,7 @@ pub(super) fn check_tools(tools: &[DeclaredTool]) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// Refuses agents that cannot be told apart, and agents with unusable MCP servers.
+/// Refuses agents with equal names, and agents with unusable MCP servers.
 pub(super) fn check_agents(agents: &[ClientAgent]) -> Result<(), RpcError> {
     let mut names = HashSet::new();
     for (index, agent) in agents.iter().enumerate() {
