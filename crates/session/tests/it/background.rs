@@ -296,9 +296,9 @@ async fn each_stop_extent_covers_exactly_its_work() {
     replies.extend(asks_for_a_build());
     let (source, _gate) = builds(replies);
     let fixture = fixture(source, SessionOptions::default()).await;
-    for _ in 0..2 {
-        fixture.session.send("build it").unwrap().outcome().await;
-    }
+    let sent = fixture.session.send("build it").unwrap();
+    sent.outcome().await;
+    fixture.session.send("build it").unwrap().outcome().await;
     let running = || {
         let works = fixture.session.background();
         works
@@ -328,6 +328,23 @@ async fn each_stop_extent_covers_exactly_its_work() {
     assert_eq!(running(), ["bg_2"]);
     let again = fixture.session.stop(&one, user()).receipt().await;
     assert_eq!(again.outcome(), Some(NothingToStop::AlreadyEnded));
+    // A preview agrees with a stop, also about ended and unknown work. An ended turn has no message to stop.
+    for (target, outcome) in [
+        (one, NothingToStop::AlreadyEnded),
+        (
+            StopTarget::Message(sent.id.clone()),
+            NothingToStop::NotFound,
+        ),
+        (
+            StopTarget::Background("bg_9".into()),
+            NothingToStop::NotFound,
+        ),
+    ] {
+        let preview = fixture.session.preview(&target);
+        let receipt = fixture.session.stop(&target, user()).receipt().await;
+        assert_eq!(preview.outcome(), Some(outcome), "{target:?}");
+        assert_eq!(receipt.outcome(), Some(outcome), "{target:?}");
+    }
 
     let receipt = fixture
         .session
