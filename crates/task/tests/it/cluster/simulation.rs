@@ -4,7 +4,9 @@
 //! work, none of the work of the task runs. Liveness holds after the end of the faults: every accepted task ends or
 //! comes to rest, and every stop gets an answer.
 //!
-//! `ALLSTOP_CLUSTER_SEED` repeats one seed. `ALLSTOP_CLUSTER_SEEDS` sets the number of seeds for each test.
+//! `ALLSTOP_CLUSTER_SEED` repeats one seed. `ALLSTOP_CLUSTER_SEEDS` sets the number of seeds for each test. Two runs of
+//! one seed have the same faults, but their order of events can differ, because ids and `select!` draw other random
+//! numbers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,8 +30,9 @@ use crate::support::{ExecutorResult, ScriptedExecutor, follow_up, request, user}
 
 /// Number of seeds for each of the two tests.
 const SEEDS: u64 = 5_000;
-/// Number of seeds in which the simulation must find a seeded bug.
-const SEEDS_OF_A_BUG: u64 = 150;
+/// Number of seeds in which the simulation must find a seeded bug. About 4 seeds in 100 find the rarest bug, so 1,000
+/// seeds miss it once in 10^17 runs. The search ends with the first seed that finds the bug.
+const SEEDS_OF_A_BUG: u64 = 1_000;
 /// Duration of the faults.
 const FAULTS: Duration = Duration::from_secs(45);
 /// Time in which all work must complete after the end of the faults. This time is long enough for several leases in
