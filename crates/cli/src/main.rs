@@ -43,6 +43,7 @@ mod shell_quote;
 mod short_id;
 mod shutdown;
 mod signals;
+mod standard_output;
 mod start;
 mod start_error;
 mod stream_reader;

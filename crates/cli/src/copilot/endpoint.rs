@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::error::CliError;
+use crate::standard_output::unbuffered_stdout;
 
 /// Maximum number of connected clients. Each client may have many sessions.
 const CONNECTIONS_MAX: usize = 256;
@@ -20,11 +21,12 @@ pub(super) fn on_stdio(
     server: &CopilotServer,
     connections: &Scope,
 ) -> Result<WorkHandle<Option<FrameError>>, CliError> {
-    let server = server.clone();
+    let (server, output) = (server.clone(), unbuffered_stdout()?);
     let spec = WorkSpec::new(ItemKind::Future, "standard input and output");
     let serving = connections.spawn(spec, |_cx| async move {
-        let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-        let end = server.serve(input, output, ConnectionAccess::Trusted).await;
+        let end = server
+            .serve(tokio::io::stdin(), output, ConnectionAccess::Trusted)
+            .await;
         tracing::debug!(?end, "the connection has ended");
         match end {
             ServedConnectionEnd::Malformed(error) => Some(error),

@@ -23,6 +23,7 @@ use crate::descriptors;
 use crate::error::CliError;
 use crate::serve::access::ServerAccess;
 use crate::serve::endpoint::bind;
+use crate::standard_output::unbuffered_stdout;
 
 /// The endpoint of a running server.
 pub(super) enum RunningEndpoint {
@@ -51,7 +52,7 @@ impl RunningEndpoint {
     /// Serves the parent process on standard input and output.
     pub(super) fn on_stdio(server: CommandServer, connections: &Scope) -> Result<Self, CliError> {
         let client = StdioClient::default();
-        let of_work = client.clone();
+        let (of_work, output) = (client.clone(), unbuffered_stdout()?);
         let spec = WorkSpec::new(ItemKind::Future, "standard input and output");
         let serving = connections.spawn(spec, move |cx| async move {
             let StdioClient {
@@ -60,7 +61,7 @@ impl RunningEndpoint {
                 problem,
             } = of_work;
             let _served = served.drop_guard();
-            let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+            let input = tokio::io::stdin();
             if let Err(why) = serve_pipes(server, input, output, input_end, &cx).await {
                 // Cannot fail: only this work sets the problem.
                 drop(problem.set(why));

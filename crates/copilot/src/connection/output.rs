@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use allstop_jsonrpc::{QueuedAnswer, encode_frame};
 use parking_lot::Mutex;
-use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _, BufWriter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 /// Maximum size of waiting events and requests, in units of [`UNIT_BYTES`]: 8 MiB, more than any single event.
@@ -17,6 +17,9 @@ const UNIT_BYTES: usize = 1024;
 
 /// Maximum size of waiting answers in bytes, above which no further request is accepted. One answer may be larger.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Size in bytes of the buffer for short frames.
+const WRITTEN_AT_ONCE: usize = 64 * 1024;
 
 /// Sending side of the queue. Clones write to the same connection.
 #[derive(Debug, Clone)]
@@ -124,10 +127,9 @@ impl FrameWriter {
     ///
     /// # Cancel safety
     /// A dropped future may have written half a frame, so the connection is unusable afterwards.
-    pub(crate) async fn write_to(
-        mut self,
-        mut output: impl AsyncWrite + Unpin,
-    ) -> std::io::Result<()> {
+    pub(crate) async fn write_to(mut self, output: impl AsyncWrite + Unpin) -> std::io::Result<()> {
+        // Frames that wait together are written together.
+        let mut output = BufWriter::with_capacity(WRITTEN_AT_ONCE, output);
         while let Some(frame) = self.rx.recv().await {
             match &frame {
                 QueuedFrame::Answer(answer) => {
@@ -146,5 +148,56 @@ impl FrameWriter {
             }
         }
         output.shutdown().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use super::*;
+
+    /// Counts the writes.
+    #[derive(Debug, Default)]
+    struct Writes(usize, Vec<u8>);
+
+    impl AsyncWrite for &mut Writes {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.0 += 1;
+            self.1.extend_from_slice(bytes);
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn frames_that_wait_together_are_one_write() {
+        let (queue, writer) = output_queue();
+        for body in [b"{}".as_slice(), b"[1]", b"[2]"] {
+            queue.message(body).await.expect("it is open");
+        }
+        queue.close();
+        let mut writes = Writes::default();
+        writer.write_to(&mut writes).await.expect("it works");
+        let frames = [
+            encode_frame(b"{}"),
+            encode_frame(b"[1]"),
+            encode_frame(b"[2]"),
+        ];
+        assert_eq!(writes.1, frames.concat());
+        assert_eq!(writes.0, 1);
     }
 }
