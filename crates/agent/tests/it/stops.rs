@@ -7,11 +7,11 @@ use allstop_agent::{
     Deadlines, EventSink, Hook, HookCx, HookEvent, HookVerdict, Run, RunHistory, RunRequest,
     Settings,
 };
-use allstop_core::receipt::{ConversationEffect, NothingToStop};
+use allstop_core::receipt::{ConversationEffect, ItemKind, NothingToStop};
 use allstop_core::turn::StopPolicy;
 use allstop_core::{Cause, CauseKind, Effect, Extent, Message, StopReason};
 use allstop_model::{Pause, Reply};
-use allstop_scope::StopRequest;
+use allstop_scope::{StopRequest, WorkSpec};
 use allstop_testkit::ToolFn;
 use allstop_tools::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 use futures::future::BoxFuture;
@@ -190,6 +190,53 @@ async fn call_that_a_stop_refused_to_start_did_not_end_by_itself() {
     assert_eq!(item.state.as_str(), "stopped", "{receipt:#?}");
     let json = serde_json::to_value(item).unwrap();
     assert_eq!(json["observed_at"], "before_its_start");
+}
+
+/// Regression: the log had the result of a call that the receipt listed as stopped. The call had returned, and other work
+/// in its scope had not ended when the stop of the turn came.
+#[tokio::test(start_paused = true)]
+async fn call_whose_work_the_stop_has_ended_has_no_result() {
+    let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel();
+    let gate = Arc::new(tokio::sync::Notify::new());
+    let opened = Arc::clone(&gate);
+    let quick = ToolFn::new("quick", move |call| {
+        let (tx, opened) = (tx.clone(), Arc::clone(&opened));
+        let (begun, begins) = tokio::sync::oneshot::channel();
+        let spec = WorkSpec::new(ItemKind::Future, "left");
+        let left = call.scope.spawn(spec, |cx| async move {
+            begun.send(()).expect("a receiver");
+            // The end of the call stops the work that the call has left.
+            cx.stopped_at("left").await;
+            tx.send(()).expect("a receiver");
+            opened.notified().await;
+        });
+        drop(left.expect("nothing is stopped yet"));
+        async move {
+            begins.await.expect("it begins");
+            "done".to_owned()
+        }
+    });
+    let model = model(vec![Reply::text("").call("quick", json!({}))]);
+    let keep = settings().stop_policy(StopPolicy::Keep);
+    let agent = agent(&model)
+        .tools(tools(vec![quick]))
+        .settings(keep)
+        .build();
+    let request = RunRequest::new(history().await, "go");
+    let run = agent.start(&root(), request, EventSink::none());
+    rx.recv().await.expect("the stop of the left work");
+    let _stop = run.stop(user());
+    gate.notify_one();
+    let (turn, _history) = ended(run.finish().await.unwrap());
+    let receipt = turn.receipt.unwrap();
+    let [item] = receipt.items() else {
+        panic!("{receipt:#?}")
+    };
+    assert_eq!(item.state.as_str(), "stopped", "{receipt:#?}");
+    let Message::Tool(result) = &*turn.conversation.messages[2] else {
+        panic!()
+    };
+    assert!(result.is_error, "{result:#?}");
 }
 
 fn soon_done(_: allstop_tools::ToolInvocation) -> futures::future::BoxFuture<'static, String> {

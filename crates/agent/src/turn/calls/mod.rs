@@ -114,11 +114,12 @@ impl RunningTurn<'_> {
                     }
                     handled
                 }
-                StepEvent::Ended(ended) if matches!(ended.end, ToolCallEnd::TurnStopped(_)) => {
-                    let interrupt = TurnInterrupt::Stopped;
-                    return self.interrupt_calls(running, Some(ended), interrupt).await;
-                }
                 StepEvent::Ended(ended) => {
+                    self.end_work_of(&ended).await;
+                    if self.receipt_decides(&ended) {
+                        let interrupt = TurnInterrupt::Stopped;
+                        return self.interrupt_calls(running, Some(ended), interrupt).await;
+                    }
                     self.record_activity();
                     order.end(ended.position);
                     let is_last = running.is_empty() && admissions.is_empty();
@@ -254,14 +255,15 @@ impl RunningTurn<'_> {
                 .items()
                 .iter()
                 .find(|item| Some(&item.id) == path.as_ref());
-            let is_result = match item {
-                Some(item) => running_call::ended_by_itself(item),
-                // The call had ended before the stop of the turn, but its result had not been taken.
-                None => ended.scope.cause() == self.scope.cause(),
+            let (answer, ended_before) = match ended.end {
+                ToolCallEnd::TurnStopped(Some(answer)) => {
+                    (answer, ended.scope.cause() == self.scope.cause())
+                }
+                ToolCallEnd::Returned(answer) => (answer, true),
+                _ => continue,
             };
-            if let ToolCallEnd::TurnStopped(Some(answer)) = ended.end
-                && is_result
-            {
+            // Without an item, the call had ended before the stop of the turn, but its result had not been taken.
+            if item.map_or(ended_before, running_call::ended_by_itself) {
                 let end = ToolCallEnd::Returned(answer);
                 let finished = self.read_end(EndedCall { end, ..ended });
                 self.take_result(finished)?;
@@ -270,7 +272,11 @@ impl RunningTurn<'_> {
         Err(interrupt)
     }
 
-    async fn finish(&mut self, ended: EndedCall) -> Result<(), TurnInterrupt> {
+    /// Ends the work that a call has left in its scope.
+    async fn end_work_of(&mut self, ended: &EndedCall) {
+        if matches!(ended.end, ToolCallEnd::TurnStopped(_)) {
+            return;
+        }
         ended.scope.close();
         let leftover = match &ended.end {
             ToolCallEnd::StoppedAlone(receipt, _) if !receipt.quiet() => Some(Arc::clone(receipt)),
@@ -278,6 +284,20 @@ impl RunningTurn<'_> {
             _ => Box::pin(running_call::end_leftovers(&ended.scope)).await,
         };
         self.leftovers.extend(leftover);
+    }
+
+    /// True if the receipt of the turn's stop determines whether the answer of the call counts as a result. A call can
+    /// return before it sees the stop of the turn, and the stop can end the work that the call has left.
+    fn receipt_decides(&self, ended: &EndedCall) -> bool {
+        match ended.end {
+            ToolCallEnd::TurnStopped(_) => true,
+            // A stop has a cause before it covers the scopes below the turn, so a later stop does not list this call.
+            ToolCallEnd::Returned(_) => self.work.cause().is_some(),
+            ToolCallEnd::Panicked | ToolCallEnd::StoppedAlone(..) => false,
+        }
+    }
+
+    async fn finish(&mut self, ended: EndedCall) -> Result<(), TurnInterrupt> {
         let mut finished = self.read_end(ended);
         // The hooks precede the record, because they may replace the content.
         let hooked = self.call_hooks_or_fail(finished.event()).await;
