@@ -9,7 +9,7 @@ use allstop_tools::mcp::OnIgnoredCancel;
 use allstop_tools::{CallLink, CallObserver, CallProgress, NotPromotable};
 use serde_json::json;
 
-use crate::support::{Place, only_item, wait_until, within};
+use crate::support::{LONG_GRACE, Place, only_item, wait_until, within};
 
 #[tokio::test]
 async fn stopped_call_that_waits_for_the_server_is_never_sent() {
@@ -62,7 +62,7 @@ async fn stop_during_the_end_of_a_server_spares_the_next_one() {
     .await;
     let call = place.start_and_reach("t__wait", json!({})).await;
     // The first stop ends the server; the second one comes before the server has ended.
-    let order = StopRequest::new(Extent::Call, Cause::new(CauseKind::User));
+    let order = StopRequest::new(Extent::Call, Cause::new(CauseKind::User)).grace(LONG_GRACE);
     let first = call.scope.stop(order.clone());
     wait_until("it is being ended", || place.log().contains("end of input")).await;
     let _second = within(call.scope.stop(order).receipt()).await;

@@ -17,6 +17,9 @@ use allstop_tools::{
 };
 use serde_json::Value;
 
+/// Grace period of a stop that must not end before the work.
+pub(crate) const LONG_GRACE: Duration = Duration::from_secs(10);
+
 pub(crate) struct Place {
     pub(crate) root: Scope,
     pub(crate) turn: Scope,
@@ -201,8 +204,9 @@ impl Running {
         }
     }
 
+    /// Stops only this call. The grace period is long, so a delay of the machine does not decide the receipt.
     pub(crate) async fn stop(&self) -> Arc<Receipt> {
-        self.stop_with(None).await
+        self.stop_with(Some(LONG_GRACE)).await
     }
 
     /// Stops only this call, with this grace period.
