@@ -2,7 +2,7 @@
 
 use a2a::{A2AError, error_code};
 use axum::body::{HttpBody as _, to_bytes};
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
@@ -10,24 +10,44 @@ use serde_json::{Value, json};
 use crate::overload::{Overload, set_reasons};
 use crate::{errors, listing};
 
-/// Sets the content type of a response to `application/json` (A2A 1.0, section 11.1), and adds a body to the response
-/// of a deletion. The body is the empty message, which is an object without fields in JSON.
+/// Media type of A2A messages (A2A 1.0.1, section 11.1).
+const A2A_JSON: &str = "application/a2a+json";
+
+/// Returns the media type of the response to a request. A2A 1.0.1 prefers [`A2A_JSON`], and 1.0.0 requires
+/// `application/json`, so a client gets the newer type only if its request names this type.
+pub(crate) fn media_type_for(request: &HeaderMap) -> HeaderValue {
+    let mut named = [ACCEPT, CONTENT_TYPE]
+        .iter()
+        .flat_map(|header| request.get_all(header));
+    let is_newer = named.any(|value| value.to_str().is_ok_and(|value| value.contains(A2A_JSON)));
+    HeaderValue::from_static(if is_newer {
+        A2A_JSON
+    } else {
+        "application/json"
+    })
+}
+
+/// Sets the media type of a response with JSON, and adds a body to the response of a deletion. The body is the empty
+/// message, which is an object without fields in JSON.
 ///
 /// An error of a server that takes no more work gets its status and the header `Retry-After`.
-pub(crate) async fn conform(method: &Method, mut response: Response) -> Response {
+pub(crate) async fn conform(
+    method: &Method,
+    media_type: HeaderValue,
+    mut response: Response,
+) -> Response {
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR && is_json(response.headers()) {
         response = with_status_of_overload(response).await;
     }
     let is_empty = response.body().size_hint().exact() == Some(0);
     if method == Method::DELETE && is_empty && response.status() == StatusCode::OK {
-        return axum::Json(json!({})).into_response();
+        response = axum::Json(json!({})).into_response();
     }
     if response.status().is_client_error() && is_text(response.headers()) {
         response = with_error_object(response).await;
     }
     if is_json(response.headers()) {
-        let json = HeaderValue::from_static("application/json");
-        response.headers_mut().insert(CONTENT_TYPE, json);
+        response.headers_mut().insert(CONTENT_TYPE, media_type);
     }
     response
 }
@@ -116,7 +136,7 @@ pub(crate) fn error_body(error: &A2AError) -> Value {
     rpc.data.iter_mut().for_each(set_reasons);
     json!({"error": {
         "code": status.as_u16(),
-        "status": status_word(status),
+        "status": status_word(error.code, status),
         "message": rpc.message,
         "details": rpc.data,
     }})
@@ -126,19 +146,17 @@ fn http_status(error: &A2AError) -> StatusCode {
     if let Some(overload) = Overload::of_error(error) {
         return overload.http_status();
     }
-    match error.code {
-        errors::REVOKED => return StatusCode::UNAUTHORIZED,
-        // A2A 1.0, section 5.4.
-        error_code::CONTENT_TYPE_NOT_SUPPORTED => return StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        _ => {}
+    if error.code == errors::REVOKED {
+        return StatusCode::UNAUTHORIZED;
     }
     let status = StatusCode::from_u16(error.http_status_code());
     status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-/// Returns the name of a status in `google.rpc.Code`.
-fn status_word(status: StatusCode) -> &'static str {
+/// Returns the name of an error in `google.rpc.Code` (A2A 1.0.1, section 5.4).
+fn status_word(code: i32, status: StatusCode) -> &'static str {
     match status {
+        StatusCode::BAD_REQUEST if is_precondition(code) => "FAILED_PRECONDITION",
         StatusCode::UNAUTHORIZED => errors::REVOKED_WORD,
         StatusCode::NOT_FOUND => "NOT_FOUND",
         StatusCode::CONFLICT => "FAILED_PRECONDITION",
@@ -150,6 +168,18 @@ fn status_word(status: StatusCode) -> &'static str {
     }
 }
 
+fn is_precondition(code: i32) -> bool {
+    matches!(
+        code,
+        error_code::TASK_NOT_CANCELABLE
+            | error_code::PUSH_NOTIFICATION_NOT_SUPPORTED
+            | error_code::UNSUPPORTED_OPERATION
+            | error_code::EXTENDED_CARD_NOT_CONFIGURED
+            | error_code::EXTENSION_SUPPORT_REQUIRED
+            | error_code::VERSION_NOT_SUPPORTED
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,7 +188,8 @@ mod tests {
     #[tokio::test]
     async fn deletion_is_answered_with_the_empty_message() {
         for (status, expected) in [(StatusCode::OK, "{}"), (StatusCode::NOT_FOUND, "")] {
-            let response = conform(&Method::DELETE, status.into_response()).await;
+            let json = HeaderValue::from_static("application/json");
+            let response = conform(&Method::DELETE, json, status.into_response()).await;
             let body = to_bytes(response.into_body(), 100).await.unwrap();
             assert_eq!(body, expected, "{status}");
         }

@@ -143,13 +143,12 @@ async fn operate_rest(
     request: WholeRequest,
     next: Next,
 ) -> Response {
-    // The library checks the protocol version of JSON-RPC requests only (A2A 1.0, section 11.6).
-    let version = version.and_then(ProtocolVersion::only_v1);
-    if let Err(error) = version {
-        return rest::error_response(&error);
-    }
+    let media_type = rest::media_type_for(request.headers());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let response = if let Some(response) = task_actions::answer(service, &request).await {
+    // The library checks the protocol version of JSON-RPC requests only (A2A 1.0, section 11.6).
+    let response = if let Err(error) = version.and_then(ProtocolVersion::only_v1) {
+        rest::error_response(&error)
+    } else if let Some(response) = task_actions::answer(service, &request).await {
         response
     } else if let Some(response) = streaming::answer(service, access, &request).await {
         response
@@ -157,8 +156,10 @@ async fn operate_rest(
         next.run(request.map(Body::from)).await
     };
     let is_list = method == Method::GET && path == "/tasks";
-    if is_list {
-        return rest::complete_page(rest::conform(&method, response).await).await;
-    }
-    rest::conform(&method, response).await
+    let response = if is_list {
+        rest::complete_page(response).await
+    } else {
+        response
+    };
+    rest::conform(&method, media_type, response).await
 }

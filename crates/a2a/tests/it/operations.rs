@@ -6,6 +6,7 @@ use allstop_a2a::RECEIPT_EXTENSION;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, StatusCode};
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
 use crate::support::{answer, error_code, get, message, post, result, router, rpc};
 
@@ -381,11 +382,11 @@ async fn request_that_is_not_declared_as_json_is_refused() {
             (rpc("ListTasks", &json!({})), json!(-32005)),
             (
                 post("/message:stream", message("m", "echo").to_string()),
-                json!(415),
+                json!(400),
             ),
             (
                 post("/message:send", message("n", "echo").to_string()),
-                json!(415),
+                json!(400),
             ),
         ] {
             request.headers_mut().remove("content-type");
@@ -399,6 +400,56 @@ async fn request_that_is_not_declared_as_json_is_refused() {
     }
     let list = result(&router, "ListTasks", &json!({})).await;
     assert_eq!(list["tasks"], json!([]));
+}
+
+/// A2A 1.0.1 prefers the media type of A2A, and 1.0.0 requires the media type of JSON.
+#[tokio::test]
+async fn response_has_the_media_type_that_the_request_names() {
+    let router = router().await;
+    let a2a = "application/a2a+json";
+    for (header, value, expected) in [
+        ("accept", "*/*", "application/json"),
+        (
+            "accept",
+            "application/json, application/a2a+json;q=0.9",
+            a2a,
+        ),
+        ("content-type", a2a, a2a),
+    ] {
+        let mut request = post("/message:send", message(value, "echo").to_string());
+        request.headers_mut().insert(header, value.parse().unwrap());
+        let response = router.clone().oneshot(request).await.unwrap();
+        assert_eq!(
+            response.headers()["content-type"],
+            expected,
+            "{header}: {value}"
+        );
+    }
+}
+
+/// Section 5.4 of A2A 1.0.1.
+#[tokio::test]
+async fn errors_have_the_specified_status() {
+    let router = router().await;
+    let mut text = post("/message:send", "hello");
+    text.headers_mut()
+        .insert("content-type", "text/plain".parse().unwrap());
+    let mut old = get("/tasks");
+    old.headers_mut()
+        .insert("a2a-version", "2.0".parse().unwrap());
+    for (request, word, reason) in [
+        (text, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED"),
+        (old, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED"),
+    ] {
+        let (status, body) = answer(&router, request).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+        let error = &body["error"];
+        assert_eq!(
+            (&error["code"], &error["status"]),
+            (&json!(400), &json!(word))
+        );
+        assert_eq!(error["details"][0]["reason"], reason, "{body}");
+    }
 }
 
 #[tokio::test]
