@@ -34,6 +34,8 @@ pub struct McpServerConfig {
     pub env_hidden: Vec<OsString>,
     /// Action if a server continues a cancelled call.
     pub on_ignored_cancel: OnIgnoredCancel,
+    /// True if the server starts at the first need of its tools, and not together with the other servers.
+    pub starts_late: bool,
 }
 
 impl McpServerConfig {
@@ -54,6 +56,7 @@ impl McpServerConfig {
             filter: ToolFilter::default(),
             env_hidden: Vec::new(),
             on_ignored_cancel: OnIgnoredCancel::default(),
+            starts_late: false,
         })
     }
 }

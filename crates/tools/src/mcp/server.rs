@@ -1,6 +1,7 @@
 //! An MCP server: its state, its tools, and the connection for a call.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use allstop_scope::Scope;
@@ -31,6 +32,8 @@ pub struct McpServer {
     /// Notified when a new connection attempt should start immediately.
     pub(super) wake: Notify,
     pub(super) lifetime: watch::Sender<ServerLifetime>,
+    /// True after a late start. The state alone does not distinguish it from a server that has ended.
+    is_started: AtomicBool,
     /// `None` if the server needs no login, because it is a process or has configured credentials.
     pub(super) login: Option<Arc<ServerLogin>>,
     /// `None` without a source of tokens, or if the server needs no token.
@@ -65,6 +68,7 @@ impl McpServer {
             tools: Mutex::default(),
             wake: Notify::new(),
             lifetime: watch::Sender::new(ServerLifetime::Kept),
+            is_started: AtomicBool::new(false),
         }
     }
 
@@ -75,6 +79,17 @@ impl McpServer {
             *lifetime = to.max(*lifetime);
             is_shorter
         });
+    }
+
+    /// True for the first caller, unless the server must end.
+    pub(super) fn take_start(&self) -> bool {
+        let is_kept = *self.lifetime.borrow() != ServerLifetime::Ending;
+        is_kept && !self.is_started.swap(true, Ordering::Relaxed)
+    }
+
+    /// Begins to end this server, which then does not start again. Its running calls fail, and its tools return an error.
+    pub fn begin_end(&self) {
+        self.shorten_lifetime(ServerLifetime::Ending);
     }
 
     /// Name of the server.

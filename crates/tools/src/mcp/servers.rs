@@ -80,8 +80,8 @@ impl McpServers {
         &self.servers
     }
 
-    /// Starts all servers below `scope`, unless they were started before, and waits until each is ready or unavailable.
-    /// The handshake timeout of each server limits the wait.
+    /// Starts the servers below `scope`, unless they were started before, and waits until each is ready or unavailable.
+    /// The handshake timeout of each server limits the wait. Servers that start late are left out.
     ///
     /// # Errors
     /// If a stop covers the scope.
@@ -90,8 +90,13 @@ impl McpServers {
     /// Dropping the future does not prevent the servers from starting.
     pub async fn start(&self, scope: &Scope) -> Result<(), NotStarted> {
         self.begin(scope)?;
-        join_all(self.servers.iter().map(|server| server.settled())).await;
+        self.settled().await;
         Ok(())
+    }
+
+    /// Waits until no server is starting.
+    async fn settled(&self) {
+        join_all(self.servers.iter().map(|server| server.settled())).await;
     }
 
     fn begin(&self, scope: &Scope) -> Result<(), NotStarted> {
@@ -99,19 +104,43 @@ impl McpServers {
         if running.is_some() {
             return Ok(());
         }
-        let mut started = Vec::new();
-        for server in &*self.servers {
-            let label = format!("mcp/{}", server.name());
-            let work = WorkSpec::new(ItemKind::Process, format!("mcp server {}", server.name()));
-            let options = ScopeOptions::default()
-                // The server, its supervisor and its reader are one item of a receipt.
-                .unit(work.clone());
-            let scope = scope.child(label, options)?;
-            server.state.send_replace(ServerState::Starting);
-            let server = Arc::clone(server);
-            started.push(scope.spawn_control(work, |cx| supervise(server, cx))?);
+        let first = self.servers.iter();
+        let first = first.filter(|server| !server.config.starts_late);
+        *running = Some(
+            first
+                .map(|server| run(server, scope))
+                .collect::<Result<_, _>>()?,
+        );
+        Ok(())
+    }
+
+    /// Begins to start the late servers below `scope`, except those that were started or ended before. Does nothing before
+    /// [`McpServers::start`] and after the close.
+    ///
+    /// # Errors
+    /// If a stop covers the scope.
+    pub fn begin_late(&self, scope: &Scope) -> Result<(), NotStarted> {
+        let mut running = self.running.lock();
+        let Some(running) = &mut *running else {
+            return Ok(());
+        };
+        let late = self.servers.iter();
+        for server in late.filter(|server| server.config.starts_late && server.take_start()) {
+            running.push(run(server, scope)?);
         }
-        *running = Some(started);
+        Ok(())
+    }
+
+    /// Starts the late servers like [`McpServers::begin_late`], and waits until each is ready or unavailable.
+    ///
+    /// # Errors
+    /// If a stop covers the scope.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not prevent the servers from starting.
+    pub async fn start_late(&self, scope: &Scope) -> Result<(), NotStarted> {
+        self.begin_late(scope)?;
+        self.settled().await;
         Ok(())
     }
 
@@ -150,4 +179,17 @@ impl McpServers {
         let running = self.running.lock().take();
         drop(join_all(running.into_iter().flatten()).await);
     }
+}
+
+/// Starts one server below `scope`.
+fn run(server: &Arc<McpServer>, scope: &Scope) -> Result<WorkHandle<()>, NotStarted> {
+    let label = format!("mcp/{}", server.name());
+    let work = WorkSpec::new(ItemKind::Process, format!("mcp server {}", server.name()));
+    let options = ScopeOptions::default()
+        // The server, its supervisor and its reader are one item of a receipt.
+        .unit(work.clone());
+    let scope = scope.child(label, options)?;
+    server.state.send_replace(ServerState::Starting);
+    let server = Arc::clone(server);
+    scope.spawn_control(work, |cx| supervise(server, cx))
 }

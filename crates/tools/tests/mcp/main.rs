@@ -12,6 +12,7 @@ mod conformance;
 mod everything;
 mod http;
 mod http_cancellations;
+mod late_starts;
 mod legacy_events;
 mod lists;
 mod logins;
