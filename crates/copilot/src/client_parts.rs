@@ -162,6 +162,7 @@ impl ClientServer {
             section,
             folder: self.cwd.clone(),
             is_env_indirect: mode == EnvValueMode::Indirect,
+            starts_late: false,
         }
     }
 }

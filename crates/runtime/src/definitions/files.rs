@@ -130,15 +130,39 @@ impl DefinitionFiles {
     /// `.agent.md`, as other agents require it.
     pub fn of_agent_folders(folders: &[PathBuf]) -> Self {
         let mut found = Self::default();
-        let read = |path: &Path| read_own(path, FILE_BYTES_MAX);
-        for folder in folders {
-            found.flat(DefinitionKind::Agent, folder, &read);
-        }
-        for file in &mut found.files {
-            if let Some(name) = file.name.strip_suffix(AGENT_SUFFIX) {
-                file.name = name.to_owned();
+        found.agents(folders, &|path: &Path| read_own(path, FILE_BYTES_MAX));
+        found
+    }
+
+    /// Reads the skills and agents of a plugin. A folder is a skill if it has a `SKILL.md`, and otherwise contains the
+    /// folders of skills. A file that a link finds outside the folder of the plugin, and a file of another user except
+    /// root, are left out.
+    pub fn of_plugin(root: &Path, skills: &[PathBuf], agents: &[PathBuf]) -> Self {
+        let mut found = Self::default();
+        let Ok(workspace) = Workspace::new(root) else {
+            return found;
+        };
+        let owners = [0, rustix::process::geteuid().as_raw()];
+        let read = |path: &Path| {
+            let below = path.strip_prefix(root).unwrap_or(path).to_string_lossy();
+            let read = workspace.read_beginning(&below, FILE_BYTES_MAX + 1);
+            match read.map_err(|error| error.message)? {
+                Some(file) if !owners.contains(&file.owner) => {
+                    Err(format!("it belongs to another user (uid {})", file.owner))
+                }
+                read => Ok(read.map(|file| (file.bytes, file.len))),
             }
+        };
+        for folder in skills {
+            let file = folder.join(SKILL_FILE);
+            if file.symlink_metadata().is_err() {
+                found.skills(folder, &read);
+                continue;
+            }
+            let name = folder.file_name().unwrap_or_default().to_string_lossy();
+            found.add(DefinitionKind::Skill, name.into_owned(), file, &read);
         }
+        found.agents(agents, &read);
         found
     }
 
@@ -161,6 +185,19 @@ impl DefinitionFiles {
         for file in found {
             let name = file.strip_suffix(EXTENSION).unwrap_or(&file).to_owned();
             self.add(kind, name, folder.join(file), read);
+        }
+    }
+
+    /// Reads `NAME.md` and `NAME.agent.md` for each name in the folders.
+    fn agents(&mut self, folders: &[PathBuf], read: &ReadFile<'_>) {
+        for folder in folders {
+            self.flat(DefinitionKind::Agent, folder, read);
+        }
+        let agents = self.files.iter_mut();
+        for file in agents.filter(|file| file.kind == DefinitionKind::Agent) {
+            if let Some(name) = file.name.strip_suffix(AGENT_SUFFIX) {
+                file.name = name.to_owned();
+            }
         }
     }
 

@@ -115,6 +115,28 @@ mod tests {
         assert_eq!(all.skills["t"].description, "own t");
     }
 
+    #[test]
+    fn parts_of_a_plugin_stay_in_its_folder() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        let skill = "---\ndescription: Greets.\n---\nHello.";
+        for path in ["p/one/SKILL.md", "p/skills/two/SKILL.md", "out/SKILL.md"] {
+            write(&root, path, skill);
+        }
+        write(&root, "p/agents/a.agent.md", "---\ndescription: A.\n---\nb");
+        write(&root, "secret", skill);
+        symlink(root.join("secret"), root.join("p/agents/b.md")).unwrap();
+        symlink(root.join("out"), root.join("p/skills/three")).unwrap();
+        let plugin = root.join("p");
+        let skills = [plugin.join("one"), plugin.join("skills")];
+        let found = DefinitionFiles::of_plugin(&plugin, &skills, &[plugin.join("agents")]);
+        let all = Definitions::parse([&found]);
+        let names = |all: Vec<&String>| all.into_iter().cloned().collect::<Vec<_>>();
+        assert_eq!(names(all.skills.keys().collect()), ["one", "two"]);
+        assert_eq!(names(all.agents.keys().collect()), ["a"]);
+        assert_eq!(all.problems.len(), 2, "{:?}", all.problems);
+    }
+
     /// No content of these files may end the program, or be read without a limit.
     #[test]
     fn unusable_files_are_left_out_with_a_reason() {

@@ -33,6 +33,8 @@ pub struct SessionMcpServer {
     /// True if the values of the server's variables are names of environment variables of this process, which have the
     /// values.
     pub is_env_indirect: bool,
+    /// True if the server starts at the first need of its tools, see [`McpServers::begin_late`].
+    pub starts_late: bool,
 }
 
 /// Parts of a system that the configuration of a server refers to.
@@ -117,6 +119,7 @@ pub(super) fn session_servers(
         let section = with_env(one, context.keys)?;
         let mut config = server(&one.name, &section, context)?;
         config.folder.clone_from(&one.folder);
+        config.starts_late = one.starts_late;
         configs.push(config);
     }
     McpServers::new(configs, shared)
@@ -150,8 +153,8 @@ fn with_env(one: &SessionMcpServer, keys: &KeyLookup) -> Result<McpServerSection
     Ok(section)
 }
 
-/// Starts the further servers of a session, in a scope below the scope of the process. Waits for each server at most for
-/// its own time limit. Returns the scope, to close after the servers.
+/// Starts the further servers of a session, except late ones, in a scope below the scope of the process. Waits for each
+/// server at most for its own time limit. Returns the scope, to close after the servers.
 pub(super) async fn start_session_servers(
     servers: &McpServers,
     process: &Scope,

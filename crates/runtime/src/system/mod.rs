@@ -431,8 +431,8 @@ impl System {
         }
     }
 
-    /// Starts further MCP servers of a session. Waits for each server at most for its own time limit. Returns the scope of
-    /// the servers, which the caller closes after [`McpServers::close`].
+    /// Starts further MCP servers of a session, except late ones. Waits for each server at most for its own time limit.
+    /// Returns the scope of the servers, which the caller closes after [`McpServers::close`].
     ///
     /// # Errors
     /// Returns an error if a stop came first.
