@@ -18,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::builtin_agents;
 use crate::http_url::check_url;
+use crate::plugins::SessionPlugin;
 use crate::provider::{ClientProviders, is_set};
 use crate::sub_agent_settings::SubAgentSettings;
 
@@ -62,6 +63,9 @@ pub(crate) struct ClientServer {
     oauth_client_id: Option<String>,
     oauth_public_client: Option<bool>,
     oauth_grant_type: Option<String>,
+    /// True if `${NAME}` in a value stands for an environment variable, as in the files of plugins.
+    #[serde(skip)]
+    expands_variables: bool,
     #[serde(flatten)]
     others: Map<String, Value>,
 }
@@ -86,6 +90,15 @@ impl ClientServer {
             ));
         }
         Ok(server)
+    }
+
+    /// Parses a server of a plugin, like [`ClientServer::stored`].
+    pub(crate) fn of_plugin(config: &Map<String, Value>) -> Result<Self, String> {
+        let server = Self::stored(config)?;
+        Ok(Self {
+            expands_variables: true,
+            ..server
+        })
     }
 
     /// Checks the values of the fields. `field` is the name of the server in the parameters of the client.
@@ -157,6 +170,7 @@ impl ClientServer {
         }
         let limit = self.timeout.map(Duration::from_millis);
         section.call_timeout = limit.map(HumanDuration);
+        section.expands_variables = self.expands_variables;
         SessionMcpServer {
             name: server_name(name).into_owned(),
             section,
@@ -305,6 +319,10 @@ pub(crate) struct ClientParts {
     pub(crate) disabled_skills: BTreeSet<String>,
     /// True if the working directory is searched for skills and agents. `None` if the client makes no choice.
     pub(crate) searches_folder: Option<bool>,
+    /// Folders with plugins for this session.
+    pub(crate) plugin_folders: Vec<PathBuf>,
+    /// Plugins of the open session, installed or in these folders.
+    pub(crate) plugins: Vec<SessionPlugin>,
 }
 
 impl ClientParts {
@@ -322,8 +340,8 @@ impl ClientParts {
         self.agents.iter().chain(found)
     }
 
-    /// Servers of the session and of the selected agent.
-    pub(crate) fn all_servers(&self) -> BTreeMap<&String, &ClientServer> {
+    /// Servers of the clients and of the selected agent.
+    pub(crate) fn named_servers(&self) -> BTreeMap<&String, &ClientServer> {
         let of_agent = self
             .selected()
             .into_iter()
@@ -333,16 +351,43 @@ impl ClientParts {
         all
     }
 
-    /// Enabled servers of the session and of the selected agent.
+    fn plugin_servers(&self) -> BTreeMap<&String, &ClientServer> {
+        let plugins = self.plugins.iter();
+        plugins.flat_map(|one| &one.plugin.servers).collect()
+    }
+
+    /// Servers of the session, without those of the selected agent.
+    pub(crate) fn session_servers(&self) -> BTreeMap<&String, &ClientServer> {
+        let mut all = self.plugin_servers();
+        all.extend(&self.servers);
+        all
+    }
+
+    /// Servers of the session and of the selected agent.
+    pub(crate) fn all_servers(&self) -> BTreeMap<&String, &ClientServer> {
+        let mut all = self.plugin_servers();
+        all.extend(self.named_servers());
+        all
+    }
+
+    /// Enabled servers of the session and of the selected agent. The servers of plugins start late, because a plugin may
+    /// have many servers that the session never needs.
     pub(crate) fn enabled_servers(&self) -> Vec<SessionMcpServer> {
-        let enabled = self
-            .all_servers()
-            .into_iter()
-            .filter(|(name, _)| !self.disabled_servers.contains(*name));
+        let is_enabled = |(name, _): &(&String, _)| !self.disabled_servers.contains(*name);
+        let named = self.named_servers();
+        let of_plugins = self.plugin_servers().into_iter();
+        let of_plugins = of_plugins.filter(|(name, _)| !named.contains_key(name));
+        let of_plugins = of_plugins
+            .filter(is_enabled)
+            .map(|(name, server)| SessionMcpServer {
+                starts_late: true,
+                ..server.named(name, EnvValueMode::Direct)
+            });
         let mode = self.env_value_mode;
-        enabled
-            .map(|(name, server)| server.named(name, mode))
-            .collect()
+        let enabled = named.iter().map(|(name, server)| (*name, *server));
+        let enabled = enabled.filter(is_enabled);
+        let enabled = enabled.map(|(name, server)| server.named(name, mode));
+        enabled.chain(of_plugins).collect()
     }
 
     /// Kinds of sub-agents that the model can start.
@@ -372,10 +417,14 @@ impl ClientParts {
         };
         let mut skills = self.skill_folders.clone();
         skills.extend(below(&SKILL_FOLDERS));
-        Definitions::parse([
-            &DefinitionFiles::of_skill_folders(&skills),
-            &DefinitionFiles::of_agent_folders(&below(&AGENT_FOLDERS)),
-        ])
+        let own = [
+            DefinitionFiles::of_skill_folders(&skills),
+            DefinitionFiles::of_agent_folders(&below(&AGENT_FOLDERS)),
+        ];
+        // A plugin replaces no definition of the clients or of the working directory.
+        let of_plugins = self.plugins.iter().rev();
+        let of_plugins = of_plugins.map(|one| &one.plugin.definitions);
+        Definitions::parse(of_plugins.chain(&own))
     }
 
     /// Returns the enabled skills.

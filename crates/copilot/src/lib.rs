@@ -11,6 +11,7 @@
 //!   requests.
 //! - `hosted` is one open session with its clients: their tools, hooks and questions, and the events that they receive.
 //! - `translate` converts a session's events to the protocol's events, without a runtime.
+//! - `plugins` reads and installs plugins.
 //! - `builtin` provides the built-in tools with the names that the SDKs' users expect.
 //!
 //! ```no_run
@@ -45,6 +46,7 @@ mod hosted;
 mod http_url;
 mod lifecycle;
 mod methods;
+mod plugins;
 mod provider;
 mod refusal;
 mod request_route;

@@ -51,8 +51,9 @@ pub struct CopilotOptions {
     /// Folder with the sockets of this user's processes. If another process has a session open and idle, the server takes
     /// the session over; `None` if it does not.
     pub sockets: Option<SocketFolder>,
-    /// File with the settings that clients store for all sessions, such as MCP servers. It must be closed to the tools of
-    /// the sessions, because its servers are commands. `None` if the server stores no settings.
+    /// File with the settings that clients store for all sessions, such as MCP servers. The folder `plugins` next to it
+    /// contains the installed plugins. Both must be closed to the tools of the sessions, because the servers are commands.
+    /// `None` if the server stores no settings and no plugins.
     pub settings_file: Option<PathBuf>,
 }
 
@@ -219,7 +220,7 @@ impl CopilotServer {
         self.registry().find(id)?.part()
     }
 
-    fn open_sessions(&self) -> Vec<Arc<HostedSession>> {
+    pub(crate) fn open_sessions(&self) -> Vec<Arc<HostedSession>> {
         let open = self.registry().list();
         open.iter().filter_map(Session::part).collect()
     }

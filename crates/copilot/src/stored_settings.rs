@@ -1,4 +1,4 @@
-//! Settings that clients store for all sessions: MCP servers, disabled skills, and defaults of the user.
+//! Settings that clients store for all sessions: MCP servers, plugins, disabled skills, and defaults of the user.
 //!
 //! One file of the server contains them. A session uses the settings of the time at which it is opened.
 
@@ -18,6 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::client_parts::ClientServer;
 use crate::hosted::SessionChoice;
+use crate::plugins::{PluginStore, StoredPlugins};
 
 /// The settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -28,6 +29,8 @@ pub(crate) struct StoredSettings {
     pub(crate) disabled_mcp_servers: BTreeSet<String>,
     pub(crate) disabled_skills: BTreeSet<String>,
     pub(crate) user: UserDefaults,
+    #[serde(skip_serializing_if = "StoredPlugins::is_empty")]
+    pub(crate) plugins: StoredPlugins,
 }
 
 /// Values for sessions whose clients make no choice.
@@ -55,6 +58,20 @@ impl SettingsFile {
         Self { path, scope }
     }
 
+    /// Folder of the installed plugins, next to the file.
+    ///
+    /// # Errors
+    /// Returns an error if the server stores no settings.
+    pub(crate) fn plugin_store(&self) -> Result<PluginStore, RpcError> {
+        Ok(PluginStore::beside(self.path()?))
+    }
+
+    fn path(&self) -> Result<&Arc<Path>, RpcError> {
+        self.path.as_ref().ok_or_else(|| {
+            RpcError::invalid_params("this server stores no settings: it has no folder for them")
+        })
+    }
+
     /// Reads the settings. A missing file contains the defaults.
     ///
     /// # Errors
@@ -73,30 +90,66 @@ impl SettingsFile {
         }
     }
 
-    /// Changes the settings. A refused change leaves the file as it is.
+    /// Changes the settings, and returns the result of the change. A refused change leaves the file as it is.
     ///
     /// # Errors
     /// Returns the error of the change, or an error if the file cannot be read or written.
     ///
     /// # Cancel safety
     /// Dropping the future does not cancel the change.
-    pub(crate) async fn change(
+    pub(crate) async fn change<T: Send + 'static>(
         &self,
-        change: impl FnOnce(&mut StoredSettings) -> Result<(), RpcError> + Send + 'static,
-    ) -> Result<(), RpcError> {
-        let path = self.path.clone().ok_or_else(|| {
-            RpcError::invalid_params("this server stores no settings: it has no folder for them")
-        })?;
+        change: impl FnOnce(&mut StoredSettings) -> Result<T, RpcError> + Send + 'static,
+    ) -> Result<T, RpcError> {
+        let path = Arc::clone(self.path()?);
         let changing = move || {
             // Two servers at once must not lose each other's change. Without locks on the file system, the last change wins.
             let _lock = FolderLock::of_file(&path);
             let mut settings = read(&path)?;
-            change(&mut settings)?;
+            let result = change(&mut settings)?;
             let text = serde_json::to_string_pretty(&settings);
             let text = text.map_err(|error| failed(&path, &error))?;
-            replace_file(&path, &text).map_err(|error| failed(&path, &error))
+            replace_file(&path, &text).map_err(|error| failed(&path, &error))?;
+            Ok(result)
         };
         self.on_thread("change of settings", changing).await
+    }
+
+    /// Removes the copies of plugins that are no longer installed. The lock keeps the copy of a running installation, which
+    /// the settings do not contain yet. The next removal repeats a failed one.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not cancel the removal.
+    pub(crate) async fn remove_unused_plugins(&self) {
+        let Ok(path) = self.path().cloned() else {
+            return;
+        };
+        let removing = move || {
+            let _lock = FolderLock::of_file(&path);
+            let settings = read(&path)?;
+            let store = PluginStore::beside(&path);
+            let removed = store.remove_unused(&settings.plugins);
+            removed.map_err(RpcError::internal_error)
+        };
+        if let Err(error) = self.on_thread("removal of plugins", removing).await {
+            tracing::warn!(error = %error.message, "a copy of a removed plugin is still stored");
+        }
+    }
+
+    /// Reads the settings, and returns the result of `look`, which may block its thread.
+    ///
+    /// # Errors
+    /// Returns the error of `look`, or an error if the file cannot be read.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn look<T: Send + 'static>(
+        self,
+        look: impl FnOnce(StoredSettings) -> Result<T, RpcError> + Send + 'static,
+    ) -> Result<T, RpcError> {
+        let settings = self.read().await?;
+        self.on_thread("reading plugins", move || look(settings))
+            .await
     }
 
     async fn on_thread<T: Send + 'static>(

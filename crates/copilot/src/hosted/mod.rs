@@ -22,6 +22,7 @@ mod forms;
 mod hooks;
 mod ignored_parameters;
 mod opening;
+mod plugin_servers;
 mod program_files;
 mod program_tokens;
 mod prompt_sections;
@@ -29,6 +30,7 @@ mod rejection_stop;
 mod session_choice;
 mod session_files;
 mod session_models;
+mod session_plugins;
 mod session_servers;
 mod start_order;
 mod tool_requests;
@@ -64,6 +66,7 @@ pub(crate) use credit_limit::SessionLimits;
 pub(crate) use feed::now;
 pub(crate) use fixed_settings::FixedSettings;
 pub(crate) use opening::OpenMode;
+pub(crate) use plugin_servers::PluginServers;
 pub(crate) use program_tokens::ProgramTokens;
 pub(crate) use prompt_sections::{RequestedPrompt, SectionChanges};
 pub(crate) use session_choice::{ResumeChoice, SessionChoice};
@@ -108,7 +111,7 @@ pub(crate) struct HostedSession {
     pub(crate) comparison: Semaphore,
     canvases: Arc<OpenCanvases>,
     message_ids: Mutex<ulid::Generator>,
-    /// MCP servers that the clients have named.
+    /// MCP servers of the session.
     pub(crate) servers: Option<SessionServers>,
     /// Skills of the session, with the disabled skills.
     pub(crate) skills: Definitions,
@@ -152,6 +155,11 @@ impl HostedSession {
     pub(crate) fn limits(&self) -> Option<SessionLimits> {
         let limits = self.choice.limits;
         limits.max_ai_credits.is_some().then_some(limits)
+    }
+
+    /// MCP servers of the plugins; `None` if the plugins have none.
+    pub(crate) fn plugin_servers(&self) -> Option<&Arc<PluginServers>> {
+        self.servers.as_ref()?.of_plugins()
     }
 
     pub(crate) fn reasoning_effort(&self) -> Option<ReasoningEffort> {

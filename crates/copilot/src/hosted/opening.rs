@@ -27,6 +27,7 @@ use super::hooks::{ClientHooks, HookRequests};
 use super::program_files::ProgramFiles;
 use super::session_files::{FolderFiles, SessionFileStore};
 use super::session_models::SessionModels;
+use super::session_plugins::add_plugins;
 use super::{
     ClientCommandQueue, ClientFacts, FixedSettings, HostedSession, ProgramTokens, SessionChoice,
     SessionServers, StartOrder, UnansweredRequests, WorkspaceState, now,
@@ -124,11 +125,13 @@ fn settings_of(choice: &SessionChoice, folder: &Path) -> FixedSettings {
     }
 }
 
-/// Returns the hooks of the session: the filter of secret values, and then those of the clients.
+/// Returns the hooks of the session: the filter of secret values, those of the clients, and the start of the plugins'
+/// servers.
 fn hooks_of(
     server: &CopilotServer,
     tools: &Arc<ClientTools>,
     requests: &HookRequests,
+    servers: Option<&SessionServers>,
 ) -> Vec<Arc<dyn Hook>> {
     let of_clients = ClientHooks {
         name: "copilot-client".into(),
@@ -136,7 +139,11 @@ fn hooks_of(
         requests: requests.clone(),
         store_file: server.system().store_file(),
     };
-    vec![server.secrets().clone(), Arc::new(of_clients)]
+    let mut hooks: Vec<Arc<dyn Hook>> = vec![server.secrets().clone(), Arc::new(of_clients)];
+    if let Some(servers) = servers.and_then(SessionServers::of_plugins) {
+        hooks.push(Arc::new(Arc::clone(servers).hook()));
+    }
+    hooks
 }
 
 /// Returns the files of a session, which the program stores if it has a provider.
@@ -251,8 +258,10 @@ impl HostedSession {
         let system: &System = server.system();
         let folder = folder_of(system, &id, mode, choice).await?;
         let used_folder = folder.clone().unwrap_or_else(|| system.folder().to_owned());
-        let skills = read_definitions(server, choice, &used_folder).await?;
-        let mut choice = with_found_agents(choice, &skills)?;
+        let mut choice = choice.clone();
+        add_plugins(server, &mut choice).await?;
+        let skills = read_definitions(server, &choice, &used_folder).await?;
+        let mut choice = with_found_agents(&choice, &skills)?;
         let (models, model) = SessionModels::of(
             system,
             server.options().auto_model.as_deref(),
@@ -275,7 +284,7 @@ impl HostedSession {
         let host_events = broadcast::channel(HOST_EVENTS_MAX).0;
         let mcp_tokens = ProgramTokens::new(&choice, &attached_clients, &host_events);
         let servers =
-            SessionServers::start(system, &id, &choice, &used_folder, &mcp_tokens).await?;
+            SessionServers::start(server, &id, &choice, &used_folder, &mcp_tokens).await?;
         let settings = settings_of(&choice, &used_folder);
         let requests = HookRequests {
             session_id: id.clone(),
@@ -283,7 +292,7 @@ impl HostedSession {
             folder: used_folder,
             host_events: host_events.clone(),
         };
-        let hooks = hooks_of(server, &tools, &requests);
+        let hooks = hooks_of(server, &tools, &requests, servers.as_ref());
         let chosen_tools = chosen_tools(&choice, &tools, (&state, &files), requests);
         let setup = SessionSetup::default()
             .recipient(QuestionRecipient::Subscribers)

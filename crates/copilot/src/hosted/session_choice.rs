@@ -90,6 +90,9 @@ impl SessionChoice {
         if !requested.further.contains_key("infiniteSessions") {
             choice.compaction = before.compaction;
         }
+        if !requested.further.contains_key("pluginDirectories") {
+            parts.plugin_folders = earlier.plugin_folders;
+        }
         if !requested.further.contains_key("customAgents") {
             parts.agents = earlier.agents;
         }

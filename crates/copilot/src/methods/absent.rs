@@ -1,4 +1,4 @@
-//! Parts of the official runtime that this server does not have: schedules, plugins, extensions, sessions in a cloud,
+//! Parts of the official runtime that this server does not have: schedules, extensions, sessions in a cloud,
 //! completions of the typed text. Their lists are empty, and requests to change them are refused.
 
 use allstop_jsonrpc::RpcError;
@@ -21,8 +21,7 @@ pub(super) fn begin(
 ) -> Result<MethodAnswer, RpcError> {
     let answer = match method {
         "session.schedule.list" => json!({ "entries": [] }),
-        "session.plugins.list" => json!({ "plugins": [] }),
-        "session.plugins.reload" | "session.schedule.stop" => json!({}),
+        "session.schedule.stop" => json!({}),
         "session.extensions.list" => json!({ "extensions": [] }),
         "session.extensions.enable"
         | "session.extensions.disable"

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::method::{MethodAnswer, MethodCx, failed, later, read, ready};
 use crate::client_parts::{AGENT_FOLDERS, ClientAgent, ClientServer, SKILL_FOLDERS};
+use crate::plugins::{Plugin, PluginStore};
 use crate::stored_settings::StoredSettings;
 
 /// File with the instructions of a project.
@@ -51,10 +52,12 @@ pub(super) fn begin(
     match method {
         "mcp.discover" => {
             let folder = params.working_directory;
-            Ok(found(
-                cx,
-                move |stored| json!({ "servers": servers(&system, &stored, folder.as_deref()) }),
-            ))
+            let store = cx.server.settings().plugin_store().ok();
+            Ok(found(cx, move |stored| {
+                let plugins = plugins(&stored, store.as_ref());
+                let servers = servers(&system, &stored, &plugins, folder.as_deref());
+                json!({ "servers": servers })
+            }))
         }
         "skills.discover" => Ok(found(cx, move |stored| skills(&params, &stored))),
         "skills.getDiscoveryPaths" => {
@@ -125,7 +128,20 @@ fn paths(projects: &[PathBuf], folders: &[&str]) -> Vec<Value> {
     all.collect()
 }
 
-fn servers(system: &System, stored: &StoredSettings, folder: Option<&Path>) -> Vec<Value> {
+/// Reads the enabled plugins. A session warns of the unusable ones.
+fn plugins(stored: &StoredSettings, store: Option<&PluginStore>) -> Vec<Plugin> {
+    let enabled = stored.plugins.installed.iter();
+    let enabled = enabled.filter(|plugin| plugin.is_enabled);
+    let read = enabled.filter_map(|plugin| Plugin::read(&store?.folder_of(&plugin.copy)).ok());
+    read.collect()
+}
+
+fn servers(
+    system: &System,
+    stored: &StoredSettings,
+    plugins: &[Plugin],
+    folder: Option<&Path>,
+) -> Vec<Value> {
     let info = |name: &str, is_remote: bool, source: &str, is_enabled: bool| {
         json!({
             "name": name,
@@ -153,6 +169,9 @@ fn servers(system: &System, stored: &StoredSettings, folder: Option<&Path>) -> V
     for (name, section) in project.into_iter().flatten() {
         let server = info(name, section.url.is_some(), "workspace", false);
         all.insert(name, server);
+    }
+    for (name, server) in plugins.iter().rev().flat_map(|plugin| &plugin.servers) {
+        all.insert(name, info(name, server.is_remote(), "plugin", true));
     }
     for (name, config) in &stored.mcp_servers {
         let is_remote = ClientServer::stored(config).is_ok_and(|server| server.is_remote());

@@ -34,21 +34,14 @@ pub(super) fn begin(
     let server = cx.server.clone();
     let name = params.server_name.clone().unwrap_or_default();
     match method {
-        "session.mcp.list" => ready(json!({ "servers": infos_of(cx.server, &session) })),
-        "session.mcp.listTools" => {
-            let found = find(cx.server, &session, &name);
-            let ready_server = found.filter(|server| matches!(server.state(), McpState::Ready));
-            let server = ready_server.ok_or_else(|| {
-                RpcError::invalid_params(format!("the MCP server {name:?} is not connected"))
-            })?;
-            let tools = server.tool_names().into_iter();
-            let tools = tools.map(|tool| json!({ "name": tool }));
-            ready(json!({ "tools": tools.collect::<Vec<_>>() }))
-        }
-        "session.mcp.isServerRunning" => {
-            let server = find(cx.server, &session, &name);
-            let is_running = server.is_some_and(|server| matches!(server.state(), McpState::Ready));
-            ready(json!({ "running": is_running }))
+        "session.mcp.list" | "session.mcp.listTools" | "session.mcp.isServerRunning" => {
+            let method = method.to_owned();
+            let look = move |session: &HostedSession| match method.as_str() {
+                "session.mcp.list" => Ok(json!({ "servers": infos_of(&server, session) })),
+                "session.mcp.listTools" => tools_of(&server, session, &name),
+                _ => Ok(json!({ "running": ready_server(&server, session, &name).is_some() })),
+            };
+            Ok(with_plugin_servers(session, look))
         }
         "session.mcp.enable" | "session.mcp.disable" => {
             let change = if method == "session.mcp.enable" {
@@ -101,7 +94,7 @@ pub(super) fn begin(
             let message = if running(cx.server, &session).is_empty() {
                 "MCP host is not available".to_owned()
             } else {
-                match session.choice().parts.servers.get(&name) {
+                match session.choice().parts.session_servers().get(&name) {
                     None => format!("the MCP server {name:?} is not configured"),
                     Some(server) if !server.is_remote() => {
                         format!("the MCP server {name:?} is not a remote server")
@@ -118,9 +111,43 @@ pub(super) fn begin(
     }
 }
 
-/// Refuses the name of a server that the clients have not named.
+/// Returns the answer about the servers of a session. A client that asks for their state needs the servers of the plugins.
+fn with_plugin_servers(
+    session: Arc<HostedSession>,
+    look: impl FnOnce(&HostedSession) -> MethodResult + Send + 'static,
+) -> MethodAnswer {
+    let Some(servers) = session.plugin_servers().cloned() else {
+        return MethodAnswer::Now(look(&session));
+    };
+    later(async move {
+        servers.begin().await?;
+        look(&session)
+    })
+}
+
+fn ready_server(
+    server: &CopilotServer,
+    session: &HostedSession,
+    name: &str,
+) -> Option<Arc<McpServer>> {
+    let found = find(server, session, name);
+    found.filter(|server| matches!(server.state(), McpState::Ready))
+}
+
+/// Names of the tools of a server.
+fn tools_of(server: &CopilotServer, session: &HostedSession, name: &str) -> MethodResult {
+    let server = ready_server(server, session, name).ok_or_else(|| {
+        RpcError::invalid_params(format!("the MCP server {name:?} is not connected"))
+    })?;
+    let tools = server.tool_names().into_iter();
+    let tools = tools.map(|tool| json!({ "name": tool }));
+    Ok(json!({ "tools": tools.collect::<Vec<_>>() }))
+}
+
+/// Refuses the name of a server that neither the clients nor the plugins have named.
 fn check_known(session: &HostedSession, name: &str, reason: &str) -> Result<(), RpcError> {
-    if session.choice().parts.servers.contains_key(name) {
+    let name = name.to_owned();
+    if session.choice().parts.session_servers().contains_key(&name) {
         return Ok(());
     }
     Err(RpcError::invalid_params(format!("{reason}: {name:?}")))
@@ -156,19 +183,12 @@ pub(super) fn find(
 pub(super) fn infos_of(server: &CopilotServer, session: &HostedSession) -> Vec<Value> {
     let running = running(server, session);
     let choice = session.choice();
-    let disabled: BTreeSet<&str> = choice
-        .parts
-        .servers
-        .keys()
-        .map(String::as_str)
+    let of_session = choice.parts.session_servers();
+    let mut named: Vec<&str> = of_session.keys().map(|name| name.as_str()).collect();
+    let disabled = named.iter().copied();
+    let disabled: BTreeSet<&str> = disabled
         .filter(|name| choice.parts.disabled_servers.contains(*name))
         .collect();
-    let mut named = choice
-        .parts
-        .servers
-        .keys()
-        .map(String::as_str)
-        .collect::<Vec<_>>();
     let selected = choice.parts.selected();
     let of_agent = selected
         .into_iter()
@@ -233,6 +253,9 @@ impl ServerChange {
         };
         let id = session.id().clone();
         let session = reopen(server.clone(), id, "mcpServers", change).await?;
+        if let Some(servers) = session.plugin_servers() {
+            servers.begin().await?;
+        }
         let data = json!({ "servers": infos_of(&server, &session) });
         session.send_ephemeral("session.mcp_servers_loaded", data);
         Ok(json!({}))

@@ -24,6 +24,7 @@ mod ids;
 mod info;
 mod instructions;
 mod lifecycle;
+mod marketplaces;
 mod mcp;
 mod mcp_apps;
 mod mcp_config;
@@ -38,12 +39,14 @@ mod open_checks;
 mod open_params;
 mod pending;
 mod permissions;
+mod plugins;
 mod queue;
 mod rewind;
 mod secrets;
 mod server_sessions;
 mod server_tools;
 mod session_fs;
+mod session_plugins;
 mod settings;
 mod shell;
 mod side_question;
@@ -147,6 +150,8 @@ const FAMILIES: &[(&str, BeginFamily)] = &[
     ("auth.", info::begin),
     ("models.", info::begin),
     ("mcp.config.", mcp_config::begin),
+    ("plugins.marketplaces.", marketplaces::begin),
+    ("plugins.", plugins::begin),
     ("mcp.discover", discovery::begin),
     ("skills.", discovery::begin),
     ("agents.", discovery::begin),
@@ -160,7 +165,7 @@ const FAMILIES: &[(&str, BeginFamily)] = &[
     ("session.eventLog.", event_log::begin),
     ("session.permissions.", permissions::begin),
     ("session.schedule.", absent::begin),
-    ("session.plugins.", absent::begin),
+    ("session.plugins.", session_plugins::begin),
     ("session.extensions.", absent::begin),
     ("session.completions.", absent::begin),
     ("session.visibility.", absent::begin),

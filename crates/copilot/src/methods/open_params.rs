@@ -75,6 +75,7 @@ pub(super) struct OpenParams {
     skill_directories: Option<Vec<PathBuf>>,
     disabled_skills: Option<BTreeSet<String>>,
     enable_config_discovery: Option<bool>,
+    plugin_directories: Option<Vec<PathBuf>>,
     infinite_sessions: Option<InfiniteSessionParams>,
     session_limits: Option<SessionLimits>,
     #[serde(flatten)]
@@ -96,7 +97,7 @@ struct DefaultAgentParams {
 }
 
 /// Parts of a session that a client can request and that this server does not offer.
-const NOT_OFFERED: [&str; 19] = [
+const NOT_OFFERED: [&str; 18] = [
     "additionalDirectories",
     "agentDirectories",
     "configDir",
@@ -111,12 +112,14 @@ const NOT_OFFERED: [&str; 19] = [
     "managedSettings",
     "memory",
     "organizationCustomInstructions",
-    "pluginDirectories",
     "reasoningSummary",
     "requestCanvasRenderer",
     "sandboxConfig",
     "toolSearch",
 ];
+
+/// Maximum number of folders with plugins. Each opening of the session reads all of them.
+const PLUGIN_FOLDERS_MAX: usize = 64;
 
 /// Use of the text of a system message. With `customize`, the text is appended, too.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -272,6 +275,7 @@ fn further(params: &OpenParams) -> BTreeMap<&'static str, Value> {
         ("modelCapabilities", json!(params.model_capabilities)),
         ("sessionLimits", json!(params.session_limits)),
         ("agent", json!(params.agent)),
+        ("pluginDirectories", json!(params.plugin_directories)),
         (
             "skillDirectories",
             json!([
@@ -310,6 +314,8 @@ fn parts_of(params: &mut OpenParams) -> Result<ClientParts, RpcError> {
             .unwrap_or_default(),
         disabled_skills: params.disabled_skills.take().unwrap_or_default(),
         found_agents: Vec::new(),
+        plugin_folders: params.plugin_directories.take().unwrap_or_default(),
+        plugins: Vec::new(),
         searches_folder: params
             .enable_config_discovery
             .filter(|_| has_skills)
@@ -352,6 +358,10 @@ fn check_values(params: &OpenParams) -> Result<(), RpcError> {
     open_checks::check_agents(params.custom_agents.as_deref().unwrap_or_default())?;
     for (index, command) in params.commands.iter().flatten().enumerate() {
         check_text(&format!("commands[{index}].name"), &command.name)?;
+    }
+    if params.plugin_directories.as_ref().map_or(0, Vec::len) > PLUGIN_FOLDERS_MAX {
+        let message = format!("more than {PLUGIN_FOLDERS_MAX} `pluginDirectories`");
+        return Err(RpcError::invalid_params(message));
     }
     if let Some(servers) = &params.mcp_servers {
         open_checks::check_servers("mcpServers", servers)?;

@@ -80,16 +80,25 @@ async fn switch(
 /// Describes the skills of a session.
 fn infos_of(session: &HostedSession) -> Vec<Value> {
     let parts = session.choice().parts;
+    let is_of_plugin = |path: &std::path::Path| {
+        let mut plugins = parts.plugins.iter();
+        plugins.any(|one| path.starts_with(&one.plugin.root))
+    };
     let is_named = |path: &std::path::Path| {
         let mut folders = parts.skill_folders.iter();
         folders.any(|folder| path.starts_with(folder))
+    };
+    let source = |path: &std::path::Path| match path {
+        path if is_named(path) => "custom",
+        path if is_of_plugin(path) => "plugin",
+        _ => "project",
     };
     let skills = session.skills.skills.values();
     let infos = skills.map(|skill| {
         json!({
             "name": skill.name,
             "description": skill.description,
-            "source": if is_named(&skill.path) { "custom" } else { "project" },
+            "source": source(&skill.path),
             "userInvocable": true,
             "enabled": !parts.disabled_skills.contains(&skill.name),
             "path": skill.path,

@@ -21,6 +21,8 @@ mod mcp_tokens;
 mod messages;
 mod opening_and_closing;
 mod plan_mode;
+mod plugin_sessions;
+mod plugins;
 mod prompt_sections;
 mod queue;
 mod resume_open;

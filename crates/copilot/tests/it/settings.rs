@@ -60,11 +60,11 @@ async fn parts_that_are_not_offered_are_reported() {
     let server = TestServer::new("turns: [{replies: [{text: Hello.}]}]").await;
     let mut client = server.client();
     let asked = json!({
-        "pluginDirectories": ["/plugins"],
+        "hookDirectories": ["/hooks"],
         "customAgents": [{ "name": "a", "prompt": "b", "skills": ["c"] }],
     });
     client.create("s", &asked).await;
-    for part in ["pluginDirectories", "customAgents[a].skills"] {
+    for part in ["hookDirectories", "customAgents[a].skills"] {
         let warning = client.event("session.warning").await;
         let message = warning["message"].as_str().unwrap_or_default();
         assert!(message.contains(part), "{warning}");

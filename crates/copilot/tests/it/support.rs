@@ -120,6 +120,11 @@ impl TestServer {
         drop(self.connections.stop(request).receipt().await);
     }
 
+    /// Closes all sessions.
+    pub(crate) async fn close_sessions(&self) {
+        drop(self.server.close(&Cause::new(CauseKind::Shutdown)).await);
+    }
+
     /// Folder of the server, which is also the working directory of its sessions.
     pub(crate) fn folder(&self) -> &Path {
         self.place.path()
