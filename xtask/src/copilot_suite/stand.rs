@@ -39,16 +39,18 @@ impl Stand {
         // The tests of limits need a price.
         let config = stand.folder.join("allstop.toml");
         fs::write(&config, "[model]\nprice = { input = 3.0, output = 15.0 }\n")?;
-        // The tests delete the files of their home folder while servers run, so the store is in another folder. All
-        // servers of a home folder share one store.
+        // The tests delete the files of their home folder while servers run, so the store and the settings are in another
+        // folder. All servers of a home folder share them.
         let binary = format!(
             "#!/bin/sh\n\
              export ALLSTOP_BASE_URL=\"${{COPILOT_API_URL:-http://127.0.0.1:1}}\" OPENAI_API_KEY=recorded\n\
              export ALLSTOP_MODEL=\"${{ALLSTOP_MODEL:-claude-sonnet-4.5}}\"\n\
              export ALLSTOP_AUTO_MODEL=auto ALLSTOP_CONFIG='{}'\n\
              export ALLSTOP_STORE=\"{}/stores/$(basename \"${{COPILOT_HOME:-none}}\").db\"\n\
+             export XDG_DATA_HOME=\"{}/settings/$(basename \"${{COPILOT_HOME:-none}}\")\"\n\
              exec '{}' \"$@\"\n",
             config.display(),
+            stand.folder.display(),
             stand.folder.display(),
             options.binary.display()
         );
