@@ -1,10 +1,14 @@
-//! Integer fields of a JSON request that a client writes with a fraction or an exponent: `310.0`, `1e2`, `"310.0"`.
+//! Integer fields of a request in JSON or in a query that a client writes with a fraction or an exponent: `310.0`, `1e2`, `"310.0"`.
 //!
 //! The JSON mapping of Protocol Buffers permits these forms if the value is an integer, but the A2A library refuses
 //! them.
 
+use std::borrow::Cow;
+
 use axum::body::Bytes;
+use axum::http::Uri;
 use serde_json::Value;
+use url::form_urlencoded;
 
 /// Integer fields of all requests, in both spellings that the JSON mapping of Protocol Buffers accepts.
 const INTEGER_FIELDS: [&str; 4] = ["historyLength", "history_length", "pageSize", "page_size"];
@@ -27,6 +31,35 @@ pub(crate) fn with_integers(body: Bytes) -> Bytes {
         return body;
     }
     serde_json::to_vec(&request).map_or(body, Bytes::from)
+}
+
+/// Replaces integer fields of a query that are written like a fraction by integers, as in a body.
+pub(crate) fn with_integers_in_query(uri: &mut Uri) {
+    let Some(query) = uri.query() else {
+        return;
+    };
+    let parts: Vec<_> = query.split('&').map(corrected_parameter).collect();
+    if parts.iter().all(|part| matches!(part, Cow::Borrowed(_))) {
+        return;
+    }
+    let mut new = uri.clone().into_parts();
+    let path_and_query = format!("{}?{}", uri.path(), parts.join("&"));
+    new.path_and_query = path_and_query.parse().ok();
+    if let Ok(corrected) = Uri::from_parts(new) {
+        *uri = corrected;
+    }
+}
+
+/// Returns one parameter of a query, with an integer as its value if the parameter is an integer field.
+fn corrected_parameter(parameter: &str) -> Cow<'_, str> {
+    let decoded = form_urlencoded::parse(parameter.as_bytes()).next();
+    let integer = decoded
+        .filter(|(name, _)| INTEGER_FIELDS.contains(&&**name))
+        .and_then(|(name, value)| Some((name, integer_of(&Value::String(value.into_owned()))?)));
+    match integer {
+        Some((name, integer)) => Cow::Owned(format!("{name}={integer}")),
+        None => Cow::Borrowed(parameter),
+    }
 }
 
 /// True if the body contains the name of an integer field. Most requests do not, so they are parsed only once.
@@ -89,6 +122,29 @@ mod tests {
     fn corrected(request: &Value) -> Value {
         let body = with_integers(request.to_string().into());
         serde_json::from_slice(&body).unwrap()
+    }
+
+    #[test]
+    fn integral_floats_of_a_query_become_integers() {
+        for (query, expected) in [
+            ("pageSize=7.0", "pageSize=7"),
+            (
+                "a=1.0&page%53ize=7%2E0&historyLength=1e2",
+                "a=1.0&pageSize=7&historyLength=100",
+            ),
+            ("pageSize=7", "pageSize=7"),
+            (
+                "pageSize=7.5&pageToken=a%20b",
+                "pageSize=7.5&pageToken=a%20b",
+            ),
+            ("pageSize=1e10", "pageSize=1e10"),
+            ("pageSize", "pageSize"),
+            ("", ""),
+        ] {
+            let mut uri: Uri = format!("http://a/tasks?{query}").parse().unwrap();
+            with_integers_in_query(&mut uri);
+            assert_eq!(uri.to_string(), format!("http://a/tasks?{expected}"));
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use a2a_server::jsonrpc::MAX_REQUEST_BODY_BYTES;
 use allstop_core::json_text::has_reserved_key;
 
-use crate::integral_floats::with_integers;
+use crate::integral_floats::{with_integers, with_integers_in_query};
 
 /// Maximum time for a body. The largest permitted body needs 350 kB/s, which every client can send. A client that sends
 /// a byte per second to keep a connection open is disconnected.
@@ -46,14 +46,16 @@ pub(crate) fn too_large() -> String {
     format!("the body must be sent whole and have at most {MAX_REQUEST_BODY_BYTES} bytes")
 }
 
-/// Reads the whole body before the request is processed. Integer fields of the body are in the form that the library
-/// accepts.
+/// Reads the whole body before the request is processed. Integer fields of the body and of the query are in the form that
+/// the library accepts.
 pub(crate) async fn read_body(request: Request) -> Result<WholeRequest, BodyRefusal> {
     let request = read_whole(request, MAX_REQUEST_BODY_BYTES).await?;
     if has_reserved_key(request.body()) {
         return Err(BodyRefusal::ReservedKey);
     }
-    Ok(request.map(with_integers))
+    let mut request = request.map(with_integers);
+    with_integers_in_query(request.uri_mut());
+    Ok(request)
 }
 
 impl IntoResponse for BodyRefusal {

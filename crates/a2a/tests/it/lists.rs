@@ -48,6 +48,17 @@ async fn integer_fields_accept_integral_floats() {
         let listed = result(&router, "ListTasks", &params).await;
         assert_eq!(listed["pageSize"], 7, "{size}");
     }
+    // Regression: these queries were refused.
+    for size in ["7.0", "0.7e1", "7"] {
+        let path = format!("/tasks?pageSize={size}&historyLength=1.0");
+        let (status, body) = answer(&router, get(&path)).await;
+        assert_eq!(status, StatusCode::OK, "{size}: {body}");
+        assert_eq!(body["pageSize"], 7, "{size}: {body}");
+    }
+    for size in ["7.5", "1e10", "101.0"] {
+        let (status, body) = answer(&router, get(&format!("/tasks?pageSize={size}"))).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{size}: {body}");
+    }
     for size in [json!(7.5), json!("7.5"), json!(1e10)] {
         let code = error_code(&router, "ListTasks", &json!({"pageSize": size})).await;
         assert_eq!(code, -32602, "{size}");
