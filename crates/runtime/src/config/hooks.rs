@@ -6,6 +6,7 @@ use allstop_agent::GuardrailStage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::command_text;
 use allstop_core::HumanDuration;
 
 /// Default time limit of a command. A linter or the tests of a small project end within a minute, and a turn that waits
@@ -22,6 +23,7 @@ pub struct HookConfig {
     /// Moment at which the command runs.
     pub on: HookMoment,
     /// The command, as passed to `sh -c`, in the working directory.
+    #[serde(deserialize_with = "command_text::required")]
     pub command: String,
     /// Time limit of the command; 1m by default. A command that exceeds the limit is stopped and counts as a denial.
     pub timeout: Option<HumanDuration>,
@@ -80,6 +82,7 @@ pub struct GuardrailConfig {
     /// Text that the command checks.
     pub on: GuardrailStage,
     /// The command, as passed to `sh -c`, in the working directory.
+    #[serde(deserialize_with = "command_text::required")]
     pub command: String,
     /// Time limit of the command; 1m by default. A command that exceeds the limit is stopped and counts as a refusal.
     pub timeout: Option<HumanDuration>,

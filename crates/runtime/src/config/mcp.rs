@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::command_text;
 use allstop_core::HumanDuration;
 use allstop_tools::mcp::OnIgnoredCancel;
 
@@ -23,6 +24,7 @@ pub struct McpConfig {
 #[non_exhaustive]
 pub struct McpServerSection {
     /// Program of a server that uses standard input and output: a path, or a name to look up in `PATH`.
+    #[serde(deserialize_with = "command_text::optional")]
     pub command: Option<String>,
     /// Arguments of the program.
     pub args: Vec<String>,

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::project::{HINT, ProjectFileSearch, ProjectText};
-use super::{Config, ConfigError, McpServerSection};
+use super::{Config, ConfigError, McpServerSection, command_text};
 
 /// Name of the file.
 const NAME: &str = ".mcp.json";
@@ -160,6 +160,9 @@ impl McpJsonServer {
                 return Err(format!("`type` {kind:?} needs `{needed}` alone"));
             }
         }
+        if self.command.as_deref().is_some_and(command_text::is_empty) {
+            return Err(command_text::EMPTY.to_owned());
+        }
         Ok(McpServerSection {
             command: self.command,
             args: self.args,
@@ -257,12 +260,13 @@ mod tests {
                 "e": {},
                 "f__g": {"command": "x"},
                 "g": {"command": "x", "args": "y"},
-                "h": ["stdio", "x"]}}"#,
+                "h": ["stdio", "x"],
+                "i": {"command": " "}}}"#,
         )
         .unwrap();
         assert_eq!(file.servers.keys().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(file.servers["a"].args, ["-y", "x"]);
-        assert_eq!(file.left_out.len(), 6, "{:?}", file.left_out);
+        assert_eq!(file.left_out.len(), 7, "{:?}", file.left_out);
         let left_out = file.left_out.join("\n");
         for why in [
             "unknown `type` \"ws\"",
@@ -271,6 +275,7 @@ mod tests {
             "invalid server name",
             "\"g\" of .mcp.json is left out: invalid type: string \"y\", expected a sequence",
             "it is not a JSON object",
+            "`command` is empty",
         ] {
             assert!(left_out.contains(why), "{left_out}");
         }

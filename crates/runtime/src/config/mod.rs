@@ -6,6 +6,7 @@
 //! Relative paths in the file are relative to the folder of the file.
 
 mod agents;
+mod command_text;
 mod data_limit;
 mod error;
 mod hooks;

@@ -276,6 +276,10 @@ fn transport(section: &McpServerSection, keys: &KeyLookup) -> Result<McpTranspor
     let of_command =
         !section.args.is_empty() || !section.env.is_empty() || !section.inherit_env.is_empty();
     match (&section.command, &section.url) {
+        // A variable of the command can be empty.
+        (Some(command), None) if command.trim().is_empty() => {
+            Err("its `command` is empty".to_owned())
+        }
         (Some(command), None) if !of_http => Ok(McpTransport::Stdio {
             command: command.into(),
             args: section.args.iter().map(Into::into).collect(),
