@@ -132,7 +132,8 @@ impl ManagerInner {
         }
     }
 
-    /// Stops the orphaned work of an ended task (work that still runs), here or at its worker.
+    /// Stops the orphaned work of an ended task (work that still runs), here or at its worker. If the worker does not
+    /// answer, one item of the receipt stands for possible work.
     async fn stop_orphans(
         &self,
         node: &ClusterNode,
@@ -143,7 +144,8 @@ impl ManagerInner {
         let owner = task.worker.as_ref();
         let is_other = |owner: &&WorkerId| node.worker().as_ref() != Some(owner);
         let other = owner.filter(is_other).filter(|_| !node.has_no_owner(task));
-        let Some(owner) = other.filter(|_| left.is_none()) else {
+        let is_stopped = left.as_ref().is_some_and(|left| left.outcome().is_none());
+        let Some(owner) = other.filter(|_| !is_stopped) else {
             return Ok(left);
         };
         let question = OwnerQuestion::StopLeft {
@@ -151,7 +153,12 @@ impl ManagerInner {
             cause: cause.clone(),
         };
         let answer: Option<LeftStopped> = node.ask(owner, &question).await?;
-        Ok(answer.flatten())
+        let Some(stopped) = answer else {
+            let info = self.stop_info(&task.id, cause.clone());
+            let possible = || Arc::new(Receipt::already_ended(info, vec![silent_owner(owner)]));
+            return Ok(Some(left.unwrap_or_else(possible)));
+        };
+        Ok(stopped.or(left))
     }
 
     /// Waits for a record after this version, at most until the next question to the owner is due.
@@ -241,15 +248,22 @@ impl ManagerInner {
         if !task.is_executing && matches!(answer, Some(None)) {
             return Ok(without_owner(info).await);
         }
-        Ok(answer.flatten().unwrap_or_else(|| {
-            let state = ItemState::Unreachable {
-                why: NotStoppedReason::NotConfirmed,
-            };
-            let id = owner.as_str();
-            let owner = ReceiptItem::new(ItemKind::Remote, id, "worker of the task", state);
-            Receipt::of_preview(info, vec![owner])
-        }))
+        let answer = answer.flatten();
+        Ok(answer.unwrap_or_else(|| Receipt::of_preview(info, vec![silent_owner(owner)])))
     }
+}
+
+/// Item for the work of a worker that does not answer.
+fn silent_owner(owner: &WorkerId) -> ReceiptItem {
+    let state = ItemState::Unreachable {
+        why: NotStoppedReason::NotConfirmed,
+    };
+    ReceiptItem::new(
+        ItemKind::Remote,
+        owner.as_str(),
+        "worker of the task",
+        state,
+    )
 }
 
 impl ClusterNode {

@@ -378,7 +378,7 @@ impl ExecutionEngine {
         let Some(task) = self.taken_over.take() else {
             return false;
         };
-        let lost = lost_worker(&task, self.execution.scope(), self.now());
+        let lost = receipt_of_lost_worker(&task, self.execution.scope(), self.now());
         self.execution.part_receipts.add(lost);
         true
     }
@@ -473,17 +473,12 @@ impl ExecutionEngine {
 }
 
 /// Creates the receipt for the work of the previous worker. This process cannot determine the state of that work.
-fn lost_worker(task: &Task, scope: &Scope, now: Timestamp) -> Arc<Receipt> {
+fn receipt_of_lost_worker(task: &Task, scope: &Scope, now: Timestamp) -> Arc<Receipt> {
     let id = task
         .worker
         .as_ref()
         .map_or("process", |worker| worker.as_str());
-    let state = ItemState::Unreachable {
-        why: NotStoppedReason::WatcherGone,
-    };
-    let mut item = ReceiptItem::new(ItemKind::Remote, id, "worker of the task before", state);
-    item.note =
-        Some("the worker lost its lease, and then stops its work; the end is not confirmed".into());
+    let item = lost_worker(id);
     let request = StopInfo {
         stop_id: StopId::new(Ulid::generate().to_string()),
         target: scope.label(),
@@ -513,4 +508,15 @@ impl Drop for ExecutionEngine {
         self.side_scope.close();
         self.execution.is_released.send_replace(true);
     }
+}
+
+/// Item for the work of a lost worker, whose end no process has confirmed.
+pub(crate) fn lost_worker(id: &str) -> ReceiptItem {
+    let state = ItemState::Unreachable {
+        why: NotStoppedReason::WatcherGone,
+    };
+    let mut item = ReceiptItem::new(ItemKind::Remote, id, "worker of the task before", state);
+    item.note =
+        Some("the worker lost its lease, and then stops its work; the end is not confirmed".into());
+    item
 }

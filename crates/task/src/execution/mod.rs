@@ -34,7 +34,7 @@ use crate::executor::{ExecutionError, ExecutorError};
 use crate::model::Task;
 
 pub(crate) use client_answer::Acceptance;
-pub(crate) use engine::{ExecutionEngine, ExecutionJob};
+pub(crate) use engine::{ExecutionEngine, ExecutionJob, lost_worker};
 use hand_over::HandOver;
 pub(crate) use host::ExecutionHost;
 pub(crate) use lifecycle::crashed;

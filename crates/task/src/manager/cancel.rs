@@ -8,6 +8,7 @@ use allstop_core::{Cause, Extent, Receipt, StopId, TaskId};
 use allstop_scope::Stop;
 use ulid::Ulid;
 
+use super::orphan_stop::unconfirmed_work;
 use super::table::TaskToStop;
 use super::{ManagerInner, TaskManager};
 use crate::error::{CancelError, ExecuteError, TaskStoreError};
@@ -93,14 +94,10 @@ impl ManagerInner {
             return Err(CancelError::AlreadyEnded(task));
         }
         let mut info = self.stop_info(&task.id, cause);
-        let mut left = Vec::new();
         if let Some(first) = &task.ending.receipt {
             info.stop_id = first.stop_id().clone();
-            // These items did not have a verified end at the first stop. This process has not checked them since.
-            let items = first.items().iter();
-            left.extend(items.filter(|item| item.state.breaks_quiet()).cloned());
         }
-        let receipt = Arc::new(Receipt::already_ended(info, left));
+        let receipt = Arc::new(Receipt::already_ended(info, unconfirmed_work(&task)));
         Ok(CancelOutcome { task, receipt })
     }
 

@@ -270,6 +270,50 @@ impl Canceler for ListsNothing {
     }
 }
 
+/// The worker of an ended task does not answer. Regression: the answer to a stop was that the task had ended, so no work
+/// seemed to be left.
+#[tokio::test(start_paused = true)]
+async fn stop_of_an_ended_task_of_a_silent_worker_claims_nothing() {
+    let cluster = Cluster::new();
+    let (front, worker) = (cluster.front_end(), cluster.worker(&three_events()));
+    let mut accepted = front.manager.execute(request("m1")).await.unwrap();
+    let task = ended(&front.manager, &mut accepted).await;
+    worker.kill().await;
+    let stopped = front.manager.cancel(&task.id, user()).await;
+    let stopped = stopped.expect("a receipt").receipt;
+    let preview = front.manager.preview(&task.id, user()).await.unwrap();
+    for receipt in [&*stopped, &preview] {
+        let [item] = receipt.items() else {
+            panic!("{receipt:?}");
+        };
+        assert_eq!(item.state.as_str(), "unreachable");
+        assert!(!receipt.quiet());
+    }
+}
+
+/// The task ended because its worker was lost, so the work of the worker has no confirmed end. Regression: the preview
+/// claimed that nothing runs.
+#[tokio::test(start_paused = true)]
+async fn preview_of_a_task_of_a_lost_worker_claims_nothing() {
+    let cluster = Cluster::new();
+    let (front, executor) = (cluster.front_end(), endless(false));
+    let worker = cluster.worker(&executor);
+    let accepted = start(&front.manager, &executor).await;
+    worker.kill().await;
+    let successor = cluster.worker(&executor);
+    let task = task_when(&front, &accepted.task_id, Task::has_ended).await;
+    assert_eq!(task.status.state, TaskState::Failed);
+    for node in [&front, &successor] {
+        let preview = node.manager.preview(&task.id, user()).await.unwrap();
+        assert!(preview.is_preview() && !preview.quiet(), "{preview:?}");
+        assert_eq!(preview.outcome(), Some(NothingToStop::Ending));
+        let [item] = preview.items() else {
+            panic!("{preview:?}");
+        };
+        assert_eq!(item.name.as_ref(), "worker of the task before");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn preview_without_a_list_of_left_work_claims_nothing() {
     for panics in [true, false] {
@@ -309,7 +353,13 @@ async fn work_that_outlives_its_task_is_stopped_by_its_worker() {
                     assert_eq!(stopped.receipt, *left);
                     assert!(stopped.covers_orphans());
                 }
-                (Err(CancelError::AlreadyEnded(_)), None) => {}
+                // Regression: the answer was that the task had ended, so no work seemed to be left.
+                (Ok(stopped), None) => {
+                    let receipt = &stopped.receipt;
+                    assert!(!receipt.quiet(), "{receipt:?}");
+                    assert_eq!(receipt.outcome(), Some(NothingToStop::Ending));
+                    assert_eq!(receipt.items()[0].state.as_str(), "unreachable");
+                }
                 other => panic!("{other:?}"),
             }
         }
