@@ -108,7 +108,7 @@ pub use platform::{
 pub use reattach_error::ReattachError;
 pub use spec::{ContainmentChoice, MARKER_VARIABLE, ProcessSpec};
 pub use status::{
-    ExitInfo, MarkedProcess, ProcessSignal, ProcessStatus, ProcessWaitError, SearchReason,
-    TreeMember,
+    ExitInfo, MarkedProcess, MarkedSearch, ProcessSignal, ProcessStatus, ProcessWaitError,
+    SearchReason, TreeMember,
 };
 pub use status_channel::{StatusReceiver, StatusSender};

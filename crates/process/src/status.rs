@@ -162,6 +162,16 @@ impl From<ProcessSignal> for rustix::process::Signal {
     }
 }
 
+/// Result of a search for processes by the marker in their environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub struct MarkedSearch {
+    /// The found processes.
+    pub processes: Vec<MarkedProcess>,
+    /// False if some processes could not be listed. Then other processes with a marker may run.
+    pub is_complete: bool,
+}
+
 /// A living process with a marker in its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarkedProcess {

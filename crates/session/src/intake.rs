@@ -12,7 +12,7 @@ use allstop_scope::{Deadline, NotStarted, ScopeOptions};
 use crate::command::OwnerCommand;
 use crate::inner::{AwakeSession, LockedState, SessionInner};
 use crate::message::{MessageHandle, NewMessage, SendError};
-use crate::orphan_scan::OrphanedWork;
+use crate::orphan_search::OrphanSearch;
 use crate::owner;
 use crate::queue::MessageRefused;
 use crate::queued_turn::QueuedTurn;
@@ -22,10 +22,10 @@ impl SessionInner {
     pub(crate) fn start_with(
         self: &Arc<Self>,
         writer: SessionWriter,
-        left: Vec<OrphanedWork>,
+        left: OrphanSearch,
     ) -> Result<(), NotStarted> {
         let mut state = self.state.lock();
-        state.orphans.add(left);
+        state.orphans.opened(left);
         state.opened = Some(Box::new(writer));
         self.wake(&mut state).map(drop)
     }

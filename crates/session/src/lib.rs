@@ -60,7 +60,7 @@
 //!   `stop_handle` is the handle of an accepted stop.
 //! - `orphan_scan` compares the background work in the log with the running processes. `orphans` lists the work that
 //!   runs without this process, and `orphan_stop` stops it. `orphaned_calls` finds processes of calls whose owner and
-//!   keeper were killed, by the markers of `call_marker`.
+//!   keeper were killed, by the markers of `call_marker`. `orphan_search` is the result of such a search.
 
 mod answer_result;
 mod call_marker;
@@ -72,6 +72,7 @@ mod inner;
 mod intake;
 mod message;
 pub mod orphan_scan;
+pub mod orphan_search;
 mod orphan_stop;
 pub mod orphaned_calls;
 mod orphans;

@@ -7,10 +7,15 @@ use allstop_core::record::SessionRecord;
 use allstop_scope::Scope;
 
 use crate::orphan_scan::OrphanedWork;
+use crate::orphan_search::{OrphanSearch, UnsearchedTurns};
 
 /// Orphaned work of one session.
 #[derive(Debug, Default)]
-pub(crate) struct OrphanList(Vec<TrackedOrphan>);
+pub(crate) struct OrphanList {
+    tracked: Vec<TrackedOrphan>,
+    /// Turns whose calls the search at the open of the session could not account for.
+    pub(crate) unsearched: UnsearchedTurns,
+}
 
 #[derive(Debug)]
 pub(crate) struct TrackedOrphan {
@@ -24,11 +29,17 @@ pub(crate) struct TrackedOrphan {
 }
 
 impl OrphanList {
+    /// Stores the result of the search at the open of the session.
+    pub(crate) fn opened(&mut self, left: OrphanSearch) {
+        self.add(left.works);
+        self.unsearched = left.unsearched;
+    }
+
     /// Adds work that this process does not watch, or no longer watches.
     pub(crate) fn add(&mut self, works: impl IntoIterator<Item = OrphanedWork>) {
         for work in works.into_iter().filter(|work| work.alive) {
-            self.0.retain(|orphan| orphan.work.id != work.id);
-            self.0.push(TrackedOrphan {
+            self.tracked.retain(|orphan| orphan.work.id != work.id);
+            self.tracked.push(TrackedOrphan {
                 work,
                 scope: None,
                 ended: None,
@@ -49,7 +60,7 @@ impl OrphanList {
             if work.alive {
                 self.add([work]);
             } else {
-                self.0.retain(|orphan| orphan.work.id != work.id);
+                self.tracked.retain(|orphan| orphan.work.id != work.id);
                 lost.push(work.id);
             }
         }
@@ -59,7 +70,7 @@ impl OrphanList {
     /// Drops the scopes that stops have created for the work. These scopes have ended together with the session's
     /// scope.
     pub(crate) fn forget_stops(&mut self) {
-        for orphan in &mut self.0 {
+        for orphan in &mut self.tracked {
             orphan.scope = None;
             orphan.is_recorded = false;
         }
@@ -67,16 +78,19 @@ impl OrphanList {
 
     /// State of the work as of the last check.
     pub(crate) fn works(&self) -> Vec<OrphanedWork> {
-        self.0.iter().map(|orphan| orphan.work.clone()).collect()
+        self.tracked
+            .iter()
+            .map(|orphan| orphan.work.clone())
+            .collect()
     }
 
     pub(crate) fn find(&mut self, id: &BackgroundId) -> Option<&mut TrackedOrphan> {
-        self.0.iter_mut().find(|orphan| orphan.work.id == *id)
+        self.tracked.iter_mut().find(|orphan| orphan.work.id == *id)
     }
 
     /// Takes the records of work that has ended since the last call.
     pub(crate) fn take_ends(&mut self) -> Vec<SessionRecord> {
-        let ended = self.0.iter_mut().filter_map(|orphan| {
+        let ended = self.tracked.iter_mut().filter_map(|orphan| {
             let state = orphan.ended.take()?;
             orphan.is_recorded = true;
             Some(SessionRecord::BackgroundEnded {
@@ -92,7 +106,7 @@ impl OrphanList {
 
     /// True if a stop has taken work into a scope, and the end of this work is not known yet.
     pub(crate) fn are_ending(&self) -> bool {
-        let mut orphans = self.0.iter();
+        let mut orphans = self.tracked.iter();
         orphans
             .any(|orphan| orphan.scope.is_some() && orphan.ended.is_none() && !orphan.is_recorded)
     }

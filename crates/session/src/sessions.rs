@@ -9,7 +9,8 @@ use allstop_log::{Log, SessionError, SessionWriter};
 use allstop_scope::{NotStarted, Scope};
 
 use crate::inner::{LogPosition, SessionInner};
-use crate::orphan_scan::{self, OrphanedWork};
+use crate::orphan_scan;
+use crate::orphan_search::OrphanSearch;
 use crate::orphaned_calls;
 use crate::registry::SessionRegistry;
 use crate::session::Session;
@@ -108,7 +109,7 @@ impl Sessions {
         if !records.is_empty() {
             writer.append(records).await?;
         }
-        self.opened(writer, Vec::new())
+        self.opened(writer, OrphanSearch::default())
     }
 
     /// Opens an existing session. On return, a turn that a crash left open has been ended. The session also knows the
@@ -130,12 +131,13 @@ impl Sessions {
         if let Some(settings) = &options.settings {
             writer.change_settings(Arc::clone(settings), now).await?;
         }
-        orphaned_calls::record_orphaned_calls(&mut writer, &self.host.scope).await?;
-        let left = orphan_scan::running_orphans(writer.state(), &self.host.scope).await;
-        self.opened(writer, left)
+        let scope = &self.host.scope;
+        let unsearched = orphaned_calls::record_orphaned_calls(&mut writer, scope).await?;
+        let works = orphan_scan::running_orphans(writer.state(), scope).await;
+        self.opened(writer, OrphanSearch { works, unsearched })
     }
 
-    fn opened(&self, writer: SessionWriter, left: Vec<OrphanedWork>) -> Result<Session, OpenError> {
+    fn opened(&self, writer: SessionWriter, left: OrphanSearch) -> Result<Session, OpenError> {
         let position = LogPosition {
             last_turn: TurnNumber(writer.state().next_turn().0 - 1),
             version: writer.version(),

@@ -157,7 +157,7 @@ impl SessionInner {
         let request = StopRequest::new(plan.extent, cause).target(Arc::clone(&plan.target));
         let info = self.host.scope.stop_info(&request);
         let running = plan.scopes.iter().flat_map(Scope::running);
-        let items: Vec<_> = running.chain(left).collect();
+        let items: Vec<_> = running.chain(left).chain(plan.unsearched.clone()).collect();
         let has_ended = |turn: &Arc<QueuedTurn>| turn.state.try_outcome().is_some();
         if items.is_empty() && plan.turn.as_ref().is_none_or(has_ended) {
             // A stop would find nothing, and its receipt would not list the work outside the extent.
@@ -194,6 +194,7 @@ impl SessionInner {
         for id in &plan.left {
             self.attach_orphan(state, id, &parent, &mut attached);
         }
+        attached.items.extend(plan.unsearched.clone());
         attached
     }
 }

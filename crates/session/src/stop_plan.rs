@@ -66,6 +66,8 @@ pub(crate) struct StopPlan {
     pub(crate) scopes: Vec<Scope>,
     /// Orphaned work (background work that runs without this process) that the stop covers.
     pub(crate) left: Vec<BackgroundId>,
+    /// Item for processes of the extent that an unfinished search could not account for.
+    pub(crate) unsearched: Option<ReceiptItem>,
     /// The turn that the stop ends.
     pub(crate) turn: Option<Arc<QueuedTurn>>,
     /// Scopes outside the extent. The receipt also lists the work in these scopes.
@@ -79,7 +81,7 @@ pub(crate) struct StopPlan {
 impl StopPlan {
     /// True if the stop covers no work.
     pub(crate) fn is_empty(&self) -> bool {
-        self.scopes.is_empty() && self.left.is_empty()
+        self.scopes.is_empty() && self.left.is_empty() && self.unsearched.is_none()
     }
 }
 
@@ -93,6 +95,7 @@ impl SessionInner {
             extent: target.extent(),
             scopes: Vec::new(),
             left: Vec::new(),
+            unsearched: None,
             turn: None,
             bystanders: Vec::new(),
             outside: Vec::new(),
@@ -214,6 +217,8 @@ impl StopPlan {
             .extend(own.filter(|own| may_start || !own.is_quiet()).cloned());
         let is_own = |work: &OrphanedWork| work.message.as_ref() == Some(id);
         self.left.extend(state.orphans_where(is_own));
+        let unsearched = &state.orphans.unsearched;
+        self.unsearched = unsearched.item().filter(|_| unsearched.contains(id));
     }
 
     fn cover_all_background(&mut self, state: &LockedState) {
@@ -234,6 +239,7 @@ impl StopPlan {
             self.scopes.extend(hooks.cloned());
         }
         self.left.extend(state.orphans_where(|_| true));
+        self.unsearched = state.orphans.unsearched.item();
     }
 
     fn cover_background(&mut self, state: &LockedState, id: &BackgroundId) {

@@ -13,6 +13,7 @@ use allstop_scope::{Scope, WorkSpec};
 use allstop_session::CallMarker;
 use allstop_session::orphan_scan::{OrphanedWork, scan_orphans};
 use anyhow::Context as _;
+use tokio::time::timeout;
 
 use crate::error::CliError;
 use crate::host::ProcessHost;
@@ -31,12 +32,18 @@ pub(super) fn background_markers(state: &SessionState, orphans: &[OrphanedWork])
     orphans.filter_map(|work| work.marker).collect()
 }
 
+/// Error for a search that ended without having examined all processes.
+fn unfinished_search() -> CliError {
+    let message = "processes of the session may still run: the search for them did not finish";
+    CliError::failure(message).hint("repeat the command")
+}
+
 /// Waits until no process of these sessions runs. A marker in the environment of each process names its call. Processes
 /// with one of the markers in `kept` may stay, and processes of a living owner: a session of another store can have an
 /// equal id.
 ///
 /// # Errors
-/// If some of these processes do not end.
+/// If some of these processes do not end, or a search for them does not finish.
 ///
 /// # Cancel safety
 /// Cancel safe.
@@ -63,7 +70,14 @@ pub(super) async fn dying_processes_gone(
             })
         });
         let searching = searching.context("cannot search for processes")?;
-        let mut found = searching.await.context("cannot search for processes")?;
+        // The first search gets the whole time, and so does the last one, so that a slow search is no failure.
+        let searched = timeout(DYING_MAX, searching).await;
+        let searched = searched.map_err(|_late| unfinished_search())?;
+        let searched = searched.context("cannot search for processes")?;
+        let mut found = searched.processes;
+        if found.is_empty() && !searched.is_complete {
+            return Err(unfinished_search());
+        }
         let is_alone = found.is_empty();
         found.retain(|process| {
             CallMarker::parse(&process.marker).is_none_or(|call| !call.owner_lives())

@@ -106,7 +106,7 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
             () = reader.gone() => return Ok(UNREAD),
         }
     }
-    Ok(u8::from(is_silent || !unreported.unreadable.is_empty()))
+    Ok(u8::from(is_silent || !unreported.unexamined.is_empty()))
 }
 
 /// Opens the store to list work that no process owns. If the store cannot be opened, prints a note and returns `None`.

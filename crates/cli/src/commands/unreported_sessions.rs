@@ -10,6 +10,7 @@ use allstop_core::turn::SessionState;
 use allstop_log::{Log, SessionError, list_sessions, read_session};
 use allstop_runtime::{OrphanedWork, scan_orphans};
 use allstop_scope::Scope;
+use allstop_session::orphan_search::OrphanSearch;
 use allstop_session::orphaned_calls::{CallProcesses, settled_orphaned_calls};
 use futures::future::join_all;
 
@@ -35,8 +36,9 @@ pub(super) struct UnreportedSessions {
     /// Sessions that no process has open, with running processes of their calls that belong to no known owner, such as
     /// processes of an older version of Allstop. A keeper may be ending the processes.
     pub(super) dying: Vec<SessionId>,
-    /// Warnings about unreadable sessions with the reason, one per line.
-    pub(super) unreadable: Vec<String>,
+    /// Warnings about sessions whose work could not be examined, with the reason, one per line: the log cannot be read, or
+    /// the search for processes did not finish.
+    pub(super) unexamined: Vec<String>,
 }
 
 impl UnreportedSessions {
@@ -50,7 +52,7 @@ impl UnreportedSessions {
                  with this id names a pid"
             )
         });
-        let all = unreachable.chain(self.unreadable.iter().cloned());
+        let all = unreachable.chain(self.unexamined.iter().cloned());
         all.chain(dying).collect()
     }
 
@@ -59,11 +61,14 @@ impl UnreportedSessions {
         &mut self,
         id: SessionId,
         state: &SessionState,
-        orphans: Vec<OrphanedWork>,
+        orphans: OrphanSearch,
         processes: &CallProcesses,
     ) {
         let mut work = scan_orphans(state);
-        work.extend(orphans);
+        work.extend(orphans.works);
+        if !(orphans.unsearched.is_empty() && processes.unsearched(state).is_empty()) {
+            self.add_unsearched(&id);
+        }
         let is_of_work = |marker: &Arc<str>| {
             let mut work = work.iter();
             work.any(|work| work.marker.as_ref() == Some(marker))
@@ -81,10 +86,18 @@ impl UnreportedSessions {
         }
     }
 
+    fn add_unsearched(&mut self, id: &SessionId) {
+        let id = short(id.as_str());
+        let said = format!(
+            "processes of session `{id}` may still run: the search for them did not finish; repeat the command"
+        );
+        self.unexamined.push(said);
+    }
+
     fn add_unreadable(&mut self, id: &SessionId, error: &SessionError) {
         let id = short(id.as_str());
         let said = format!("work of session `{id}` may still run: its log cannot be read: {error}");
-        self.unreadable.push(said);
+        self.unexamined.push(said);
     }
 }
 
@@ -123,7 +136,7 @@ pub(super) async fn unreported_sessions(
     let listed = list_sessions(log).await;
     let listed = listed.map_err(|error| CliError::failure(error.to_string()))?;
     let mut unreported = UnreportedSessions::default();
-    let processes = CallProcesses::find();
+    let processes = CallProcesses::find(scope).await;
     let mut with_orphans = Vec::new();
     for summary in listed {
         if known.contains(&summary.id) {
@@ -154,7 +167,7 @@ pub(super) async fn unreported_sessions(
         if processes.has_orphans(&state) {
             with_orphans.push((summary.id, state));
         } else {
-            unreported.add_ended(summary.id, &state, Vec::new(), &processes);
+            unreported.add_ended(summary.id, &state, OrphanSearch::default(), &processes);
         }
     }
     if with_orphans.is_empty() {
@@ -164,9 +177,63 @@ pub(super) async fn unreported_sessions(
     let orphans = orphans.map(|(_, state)| settled_orphaned_calls(state, scope));
     let orphans = join_all(orphans).await;
     // Keepers have ended some of the processes meanwhile.
-    let processes = CallProcesses::find();
+    let processes = CallProcesses::find(scope).await;
     for ((id, state), orphans) in with_orphans.into_iter().zip(orphans) {
         unreported.add_ended(id, &state, orphans, &processes);
     }
     Ok(unreported)
+}
+
+#[cfg(test)]
+mod tests {
+    use allstop_core::process::ProcessIdentity;
+    use allstop_core::record::{SessionRecord, TurnOrigin};
+    use allstop_core::{Timestamp, TurnNumber};
+    use allstop_process::this_process;
+
+    use super::*;
+
+    /// A session whose turn was cut off by the end of its process, or a session without a turn.
+    fn state(is_cut_off: bool) -> SessionState {
+        let at = Timestamp::from_unix_ms(0);
+        let opened = SessionRecord::SessionOpened {
+            session_id: "s1".into(),
+            at,
+            folder: "/tmp".into(),
+        };
+        let owner = ProcessIdentity {
+            start_ticks: 1,
+            ..this_process().clone()
+        };
+        let started = SessionRecord::TurnStarted {
+            turn: TurnNumber(1),
+            at,
+            input: "hello".into(),
+            images: Vec::new(),
+            owner: Some(owner),
+            message: None,
+            origin: TurnOrigin::User,
+            reported: Vec::new(),
+        };
+        let turns = is_cut_off.then_some(&started);
+        SessionState::fold([&opened].into_iter().chain(turns)).expect("legal records")
+    }
+
+    /// Regression: `ps` and `stop --all` reported that no work was left, although the search had not finished.
+    #[test]
+    fn unfinished_search_is_a_problem_of_cut_off_sessions() {
+        let unfinished = CallProcesses::default();
+        for (is_cut_off, problems) in [(true, 1), (false, 0)] {
+            let mut unreported = UnreportedSessions::default();
+            let state = state(is_cut_off);
+            unreported.add_ended("s1".into(), &state, OrphanSearch::default(), &unfinished);
+            let found = unreported.problems();
+            assert_eq!(found.len(), problems, "{found:?}");
+            assert!(
+                found.iter().all(|it| it.contains("did not finish")),
+                "{found:?}"
+            );
+            assert_eq!(unreported.unexamined.len(), problems);
+        }
+    }
 }

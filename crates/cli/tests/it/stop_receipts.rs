@@ -233,6 +233,29 @@ fn stop_ends_processes_without_owner_and_keeper() {
     }
 }
 
+/// Regression: the hint was `kill PID`, which ends one of the processes and returns no receipt.
+#[test]
+fn stop_of_the_turn_names_the_stop_that_ends_left_processes() {
+    let place = Place::new();
+    let running = begin(&place, DEFIANT, "hello");
+    let id = kill_with_keeper(&place, running);
+    let narrow = on_store(&place, &format!("stop {id} --extent turn"));
+    assert_eq!(narrow.code, 1, "{narrow:?}");
+    assert!(narrow.stderr.contains("processes still run"), "{narrow:?}");
+    let mut hints = narrow.stderr.split('`').skip(1).step_by(2);
+    let hint = hints.find_map(|hint| hint.strip_prefix("allstop stop "));
+    let hint = hint.unwrap_or_else(|| panic!("{narrow:?}"));
+    let stopped = json(
+        &place
+            .allstop()
+            .args(&format!("stop {hint} --json"))
+            .end()
+            .ok(),
+    );
+    assert_eq!(stopped["receipt"]["quiet"], true, "{stopped:#}");
+    place.assert_nothing_runs();
+}
+
 /// The markers of the processes name the session, but their owner lives, or is not in the log of the session. So the
 /// processes belong to a session of another store, whose id is equal.
 #[test]

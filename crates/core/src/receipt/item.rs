@@ -130,7 +130,8 @@ pub enum ItemState {
         /// Reason why the stop did not end the work.
         why: NotStoppedReason,
     },
-    /// The work may still run: a remote system has not confirmed its stop, or the processes are out of view.
+    /// The work may still run: a remote system has not confirmed its stop, the processes are out of view, or a search for
+    /// them did not finish.
     Unreachable {
         /// The missing confirmation.
         why: NotStoppedReason,

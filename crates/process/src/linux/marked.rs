@@ -8,7 +8,7 @@ use allstop_core::process::ProcessIdentity;
 use rustix::process::getuid;
 
 use crate::identity::identity;
-use crate::status::MarkedProcess;
+use crate::status::{MarkedProcess, MarkedSearch};
 
 use super::environment::marker_of;
 use super::procfs::{ProcessStat, user_of, visit_processes};
@@ -17,11 +17,11 @@ use super::tree::as_members;
 /// Living processes of this user with a marker that satisfies `is_wanted`. These are the processes of calls, without
 /// their keepers. A process that has cleared its environment is not found. Blocks as
 /// [`all_processes`](super::all_processes) does.
-pub fn marked_processes(is_wanted: impl Fn(&str) -> bool) -> Vec<MarkedProcess> {
+pub fn marked_processes(is_wanted: impl Fn(&str) -> bool) -> MarkedSearch {
     let user = getuid().as_raw();
     let mut all = HashMap::new();
     let mut markers: HashMap<u32, Arc<str>> = HashMap::new();
-    let _is_complete = visit_processes(|stat| {
+    let is_complete = visit_processes(|stat| {
         all.insert(stat.pid, stat);
         if stat.is_dead() || stat.is_kernel || user_of(stat.pid) != Some(user) {
             return;
@@ -42,7 +42,10 @@ pub fn marked_processes(is_wanted: impl Fn(&str) -> bool) -> Vec<MarkedProcess> 
             member,
         })
     });
-    found.collect()
+    MarkedSearch {
+        processes: found.collect(),
+        is_complete,
+    }
 }
 
 /// The nearest ancestor without this marker.

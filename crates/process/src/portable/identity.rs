@@ -5,7 +5,7 @@ use std::io;
 use allstop_core::process::ProcessIdentity;
 
 use crate::identity::{is_of_this_boot, raw_pid};
-use crate::status::{MarkedProcess, ProcessSignal, TreeMember};
+use crate::status::{MarkedSearch, ProcessSignal, TreeMember};
 
 /// Always `None`, because the system does not report the start time of a process.
 pub fn identity_of(_pid: u32) -> Option<ProcessIdentity> {
@@ -34,8 +34,11 @@ pub fn all_processes() -> Vec<TreeMember> {
 }
 
 /// Living processes with a wanted marker: empty, since there is no `/proc` to list them.
-pub fn marked_processes(_is_wanted: impl Fn(&str) -> bool) -> Vec<MarkedProcess> {
-    Vec::new()
+pub fn marked_processes(_is_wanted: impl Fn(&str) -> bool) -> MarkedSearch {
+    MarkedSearch {
+        processes: Vec::new(),
+        is_complete: true,
+    }
 }
 
 /// Living children of this process. Empty, because there is no `/proc` to list them.

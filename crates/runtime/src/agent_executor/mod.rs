@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use allstop_core::receipt::ReceiptItem;
 use allstop_core::{Cause, CauseKind, ContextId, Receipt, TaskId};
+use allstop_scope::StopRequest;
 use allstop_session::Sessions;
 use allstop_task::{
     CancelCx, Canceler, Cleanup, CleanupCx, ExecutionCx, Executor, ExecutorError, ExecutorReturn,
@@ -46,6 +47,7 @@ use parking_lot::Mutex;
 pub use context_conversations::ContextConversations;
 use context_sessions::{ContextSessions, session_id_of};
 use logged_turn::{end_of_earlier_process, is_cut_off};
+use orphans::OrphanSession;
 use task_sessions::{TaskSessions, work_of};
 use task_turn::TaskTurn;
 
@@ -237,7 +239,17 @@ impl Canceler for AgentExecutor {
         async move {
             let session = match inner.tasks.ended_session(&task.id) {
                 Some(session) => session,
-                None => inner.sessions.session_with_orphans(&task).await?,
+                None => match inner.sessions.session_with_orphans(&task).await {
+                    OrphanSession::Open(session) => session,
+                    OrphanSession::WithoutOrphans => return None,
+                    OrphanSession::NotOpened(items) => {
+                        let target = work_of(&task.id);
+                        let request = StopRequest::new(target.extent(), cause);
+                        let request = request.target(format!("task/{}", task.id));
+                        let info = inner.sessions.scope().stop_info(&request);
+                        return Some(Arc::new(Receipt::already_ended(info, items)));
+                    }
+                },
             };
             let stop = session.stop(&work_of(&task.id), cause);
             let receipt = if stop.found_nothing() {

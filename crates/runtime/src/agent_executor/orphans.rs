@@ -2,14 +2,25 @@
 //! supervises a command) were both killed.
 
 use allstop_core::receipt::ReceiptItem;
-use allstop_log::read_session_end;
+use allstop_log::{SessionError, read_session_end};
 use allstop_session::Session;
-use allstop_session::orphan_scan::{OrphanedWork, settled_work};
+use allstop_session::orphan_scan::settled_work;
+use allstop_session::orphan_search::OrphanSearch;
 use allstop_session::orphaned_calls::settled_orphaned_calls;
 use allstop_task::Task;
 
 use super::context_sessions::{ContextSessions, session_id_of};
 use super::task_sessions::{message_id_of, work_of};
+
+/// Session of an ended task whose orphaned work a stop has to end.
+pub(super) enum OrphanSession {
+    /// No work of the task is left.
+    WithoutOrphans,
+    /// The open session.
+    Open(Session),
+    /// The session cannot be opened. These items stand for the work of the task that may run.
+    NotOpened(Vec<ReceiptItem>),
+}
 
 impl ContextSessions {
     /// Receipt items for the orphaned work of a task.
@@ -21,27 +32,27 @@ impl ContextSessions {
             session.check_orphaned_work().await;
             return session.preview(&work_of(&task.id)).items().to_vec();
         }
-        let orphans = self.logged_orphans(task).await;
-        orphans.iter().map(OrphanedWork::running_item).collect()
+        self.logged_orphans(task).await.items()
     }
 
     /// The session of a task with orphaned work. Opens the session if necessary.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn session_with_orphans(&self, task: &Task) -> Option<Session> {
+    pub(super) async fn session_with_orphans(&self, task: &Task) -> OrphanSession {
         if let Some(session) = self.open_session(task) {
             session.check_orphaned_work().await;
-            return Some(session);
+            return OrphanSession::Open(session);
         }
-        if self.logged_orphans(task).await.is_empty() {
-            return None;
+        let items = self.logged_orphans(task).await.items();
+        if items.is_empty() {
+            return OrphanSession::WithoutOrphans;
         }
         match self.session(&task.context_id).await {
-            Ok(session) => Some(session),
+            Ok(session) => OrphanSession::Open(session),
             Err(error) => {
                 tracing::warn!(%error, "the left work of a task cannot be stopped");
-                None
+                OrphanSession::NotOpened(items)
             }
         }
     }
@@ -53,17 +64,26 @@ impl ContextSessions {
 
     /// Running work of the task according to the log of a session that no process has open. If a process has the
     /// session open, this process owns the work.
-    async fn logged_orphans(&self, task: &Task) -> Vec<OrphanedWork> {
+    async fn logged_orphans(&self, task: &Task) -> OrphanSearch {
         let Ok(id) = session_id_of(&task.context_id) else {
-            return Vec::new();
+            return OrphanSearch::default();
         };
-        let Ok((state, None)) = read_session_end(self.log(), &id).await else {
-            return Vec::new();
+        let state = match read_session_end(self.log(), &id).await {
+            Ok((state, None)) => state,
+            Ok((_, Some(_))) | Err(SessionError::NotFound(_)) => return OrphanSearch::default(),
+            Err(error) => {
+                tracing::warn!(%error, "the left work of a task cannot be listed");
+                return OrphanSearch::unsearched(message_id_of(&task.id));
+            }
         };
-        let mut works = settled_work(&state, self.scope()).await;
-        works.extend(settled_orphaned_calls(&state, self.scope()).await);
+        let works = settled_work(&state, self.scope()).await;
+        let mut found = settled_orphaned_calls(&state, self.scope()).await;
+        found.works.splice(..0, works);
         let message = message_id_of(&task.id);
-        works.retain(|work| work.alive && work.message.as_ref() == Some(&message));
-        works
+        found
+            .works
+            .retain(|work| work.alive && work.message.as_ref() == Some(&message));
+        found.unsearched.retain_message(&message);
+        found
     }
 }

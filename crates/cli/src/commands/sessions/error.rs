@@ -50,6 +50,13 @@ pub(super) enum SessionsError {
         /// The running work, each with its pid.
         running: Vec<String>,
     },
+    /// The search for processes of the session's calls did not finish. The session cannot be removed, because only its
+    /// log connects these processes with it.
+    #[error("processes of the session `{id}` may still run: the search for them did not finish")]
+    Unsearched {
+        /// The session.
+        id: String,
+    },
     /// A session cannot be read, is in use, or no longer exists.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -99,6 +106,7 @@ impl SessionsError {
         matches!(
             self,
             Self::StillRuns { .. }
+                | Self::Unsearched { .. }
                 | Self::Session(SessionError::InUse { .. } | SessionError::NotFound(_))
                 | Self::Remove(RemoveSessionError::Output { .. })
         )
@@ -126,6 +134,7 @@ impl SessionsError {
                 let stop = flags.command(&format!("stop {id}"));
                 Some(format!("stop it first: `{stop}`"))
             }
+            Self::Unsearched { .. } => Some("repeat the command".to_owned()),
             Self::Session(SessionError::InUse { id, .. })
                 if id.as_str().starts_with("context-") =>
             {
@@ -158,7 +167,9 @@ impl SessionsError {
             | Self::None
             | Self::Session(SessionError::NotFound(_)) => CliError::not_found(message),
             Self::Ambiguous { .. } => CliError::usage(message),
-            Self::StillRuns { .. } | Self::Session(SessionError::InUse { .. }) => {
+            Self::StillRuns { .. }
+            | Self::Unsearched { .. }
+            | Self::Session(SessionError::InUse { .. }) => {
                 CliError::failure(message).kind(CliErrorKind::Busy)
             }
             _ => CliError::failure(message),

@@ -223,14 +223,20 @@ async fn check(
         .filter(|work| runs(work))
         .map(|work| named(work.name, work.stop_pid))
         .collect();
+    let mut is_searched = true;
     if owner.is_none() {
         let calls = settled_orphaned_calls(&state, &files.scope).await;
         let pid = |work: &OrphanedWork| work.process.as_ref().map(|process| process.pid);
-        running.extend(calls.iter().map(|work| named(&work.name, pid(work))));
+        is_searched = calls.unsearched.is_empty();
+        running.extend(calls.works.iter().map(|work| named(&work.name, pid(work))));
     }
     if !running.is_empty() {
         let id = id.to_string();
         return Err(SessionsError::StillRuns { id, running });
+    }
+    if !is_searched {
+        let id = id.to_string();
+        return Err(SessionsError::Unsearched { id });
     }
     if owner.is_some() {
         let id = id.clone();

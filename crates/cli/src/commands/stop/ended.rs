@@ -5,13 +5,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allstop_core::receipt::{NothingToStop, StopInfo};
+use allstop_core::receipt::{ReceiptItem, StopInfo};
 use allstop_core::turn::SessionState;
 use allstop_core::{Extent, Receipt, SessionId, StopId};
 use allstop_log::{Log, read_session};
 use allstop_runtime::{OrphanedWork, scan_orphans};
 use allstop_scope::{Scope, StopRequest};
 use allstop_session::StopTarget;
+use allstop_session::orphan_search::OrphanSearch;
 use allstop_session::orphaned_calls::settled_orphaned_calls;
 
 use super::super::dying::{background_markers, dying_processes_gone};
@@ -90,14 +91,14 @@ pub(super) async fn answer(
     let scope = Scope::root("stop", host.scopes());
     let mut orphans = settled_orphaned_calls(&state, &scope).await;
     for _ in 0..OPENS_MAX {
-        let Some(target) = target_of(&state, &orphans, args) else {
+        let Some(target) = target_of(&state, &orphans.works, args) else {
             break;
         };
         let left = OrphanedSessions::of_session(Arc::clone(&log), host.scopes(), id.clone());
         if let Some(left) = left.await? {
             let answers = left.stop(&target, args, by).await;
             if answers.iter().all(|answer| answer.receipt.quiet()) {
-                let kept = kept_markers(&state, &orphans, args);
+                let kept = kept_markers(&state, &orphans.works, args);
                 dying_processes_gone(std::slice::from_ref(&id), kept, host).await?;
             }
             return Ok(StopResults {
@@ -109,10 +110,21 @@ pub(super) async fn answer(
         state = read_ended(&*log, &id).await?;
         orphans = settled_orphaned_calls(&state, &scope).await;
     }
-    let kept = kept_markers(&state, &[], args);
-    dying_processes_gone(std::slice::from_ref(&id), kept, host).await?;
+    let unsearched = unsearched_item(&orphans, args);
+    if unsearched.is_none() {
+        let kept = kept_markers(&state, &[], args);
+        let gone = dying_processes_gone(std::slice::from_ref(&id), kept, host).await;
+        gone.map_err(|left| match &*orphans.works {
+            [] => left,
+            // The arguments do not cover these processes, but a stop with the default extent does.
+            _ => left.hint(format!(
+                "end them: `{}`",
+                flags.command(&format!("stop {id}"))
+            )),
+        })?;
+    }
     let info = info(&id, &state, by, args, host);
-    let mut receipt = Receipt::empty(info, NothingToStop::AlreadyEnded);
+    let mut receipt = Receipt::already_ended(info, unsearched.into_iter().collect());
     if args.preview {
         receipt = receipt.as_preview();
     }
@@ -156,11 +168,23 @@ fn target_of(
     }
 }
 
+/// Receipt item for processes of the extent that the search could not account for. `None` if the search has finished.
+fn unsearched_item(orphans: &OrphanSearch, args: &StopArgs) -> Option<ReceiptItem> {
+    orphans
+        .unsearched
+        .item()
+        .filter(|_| covers_background(args))
+}
+
+/// True if a stop with these arguments covers all background work.
+fn covers_background(args: &StopArgs) -> bool {
+    args.call.is_none() && args.extent != RemoteExtent::Turn
+}
+
 /// Markers of the background work that a stop with these arguments does not end. A marker is an environment variable
 /// that identifies the processes of a call.
 fn kept_markers(state: &SessionState, orphans: &[OrphanedWork], args: &StopArgs) -> Vec<Arc<str>> {
-    let covers_background = args.call.is_none() && args.extent != RemoteExtent::Turn;
-    if covers_background && !args.preview {
+    if covers_background(args) && !args.preview {
         return Vec::new();
     }
     background_markers(state, orphans)

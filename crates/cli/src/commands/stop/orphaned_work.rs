@@ -52,7 +52,7 @@ impl OrphanedSessions {
         let mut others = OtherSessions {
             held: held.collect(),
             dying: unreported.dying,
-            problems: unreported.unreadable,
+            problems: unreported.unexamined,
         };
         let mut left = Vec::new();
         for session in unreported.left {
