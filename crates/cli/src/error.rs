@@ -100,6 +100,11 @@ impl CliError {
         self.kind.exit_code()
     }
 
+    /// True if nothing has the given id or name.
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.kind == CliErrorKind::NotFound
+    }
+
     /// Error for a feature that this binary was built without.
     pub(crate) fn not_built(subject: &str, feature: &str) -> Self {
         Self::usage(format!(

@@ -11,7 +11,8 @@ pub(super) const PS_HELP: &str = "\
 --store FILE, or the environment variable ALLSTOP_STORE, limits the list to sessions of that store.
 
 Exit codes:
-  0 the list is complete · 1 a process does not answer, or a session cannot be read · 2 usage error
+  0 the list is complete · 1 a process does not answer, or work of the store may run that cannot be listed \
+· 2 usage error
 
 Examples:
   allstop ps

@@ -4,14 +4,14 @@ mod json;
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use allstop_core::{SessionId, Usage};
 use allstop_log::Log;
 use allstop_scope::Scope;
 use allstop_terminal::{OutputPriority, Style, Styled, TextRole, duration, styled};
 
-use super::open_session::stops_in_store;
+use super::open_session::{nats_servers, stops_in_store};
 use super::sessions;
 use super::unreported_sessions::{LeftSession, UnreportedSessions, unreported_sessions};
 use crate::args::PsArgs;
@@ -34,6 +34,12 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// rare, because each scan reads all sessions.
 const LOOKS_AT_STORE: u64 = 10;
 
+/// Maximum wait for a process without a socket to release its session, such as another `allstop stop`.
+const HELD_MAX: Duration = Duration::from_secs(1);
+
+/// Pause between two looks during [`HELD_MAX`].
+const HELD_AGAIN: Duration = Duration::from_millis(50);
+
 /// Columns before the label of a row.
 const INDENT: usize = 4;
 
@@ -48,11 +54,16 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
     let stdout = host.output.stdout();
     let style = host.terminal.style(stdout.is_terminal());
     let flags = SameFlags::of_store(&args.store);
-    let log = store(args, host).await;
+    let store = open_store(args, host).await;
     let scope = Scope::root("search for left work", host.scopes());
-    let mut unreported = UnreportedSessions::default();
+    let mut unreported = UnreportedSessions {
+        unexamined: store.as_ref().err().cloned().into_iter().collect(),
+        ..UnreportedSessions::default()
+    };
+    let log = store.ok().flatten();
     let mut is_silent = false;
     let mut reader = StreamReader::new(args.watch);
+    let held_end = Instant::now() + HELD_MAX;
     for look in 0_u64.. {
         let mut found = processes(&host.sockets)
             .await
@@ -62,10 +73,16 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
         found.retain(|(_, report)| report.as_ref().map_or(true, is_meant));
         is_silent = found.iter().any(|(_, report)| report.is_err());
         if let Some(log) = &log
-            && look.is_multiple_of(LOOKS_AT_STORE)
+            && (!args.watch || look.is_multiple_of(LOOKS_AT_STORE))
         {
             let asked = found.iter().map(|(process, _)| process.number).collect();
             unreported = unreported_sessions(&**log, &open_in(&found), &asked, &scope).await?;
+        }
+        // Another `allstop stop` releases its session soon. Then the list is complete.
+        let is_held = !unreported.unreachable.is_empty();
+        if is_held && !args.watch && Instant::now() < held_end {
+            tokio::time::sleep(HELD_AGAIN).await;
+            continue;
         }
         if args.json {
             for (_, report) in found.iter().filter(|_| !args.watch) {
@@ -106,22 +123,27 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
             () = reader.gone() => return Ok(UNREAD),
         }
     }
-    Ok(u8::from(is_silent || !unreported.unexamined.is_empty()))
+    Ok(u8::from(is_silent || !unreported.problems().is_empty()))
 }
 
-/// Opens the store to list work that no process owns. If the store cannot be opened, prints a note and returns `None`.
-/// The open sessions can be listed without the store.
-async fn store(args: &PsArgs, host: &ProcessHost) -> Option<Arc<dyn Log>> {
-    match sessions::open(&args.store, host).await {
-        Ok(log) => Some(log),
-        Err(problem) => {
-            host.note(&format!(
-                "work that was left running is not listed: {}",
-                problem.message
-            ));
-            None
-        }
+/// Opens the store to list work that no process owns. The open sessions can be listed without the store.
+///
+/// # Errors
+/// If the store may contain work that cannot be listed, because the store cannot be read. The error is one line.
+async fn open_store(args: &PsArgs, host: &ProcessHost) -> Result<Option<Arc<dyn Log>>, String> {
+    let problem = match sessions::open(&args.store, host).await {
+        Ok(log) => return Ok(Some(log)),
+        Err(problem) => problem,
+    };
+    let message = &problem.message;
+    let said = format!("work that was left running is not listed: {message}");
+    // A store on NATS servers is never searched, and an absent store contains no work.
+    let is_on_servers = args.store.store.as_deref().and_then(nats_servers).is_some();
+    if is_on_servers || problem.is_not_found() {
+        host.note(&said);
+        return Ok(None);
     }
+    Err(said)
 }
 
 fn open_in(found: &[(RemoteProcess, Result<ProcessReport, RemoteError>)]) -> HashSet<SessionId> {

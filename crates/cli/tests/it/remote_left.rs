@@ -131,15 +131,35 @@ fn session_of_a_process_without_a_socket_here_is_named() {
     let run = place.run_script(SCRIPT).args("hang");
     let running = run.env("XDG_RUNTIME_DIR", &elsewhere).start();
     let said = "has no socket here";
-    eventually("the run has its session open", || {
-        let listed = on_store(&place, "ps").ok().stdout;
-        listed.contains(said).then_some(())
+    let listed = eventually("the run has its session open", || {
+        let listed = on_store(&place, "ps");
+        listed.stdout.contains(said).then_some(listed)
     });
+    // Regression: the exit code was 0, although work of the session may run that is not listed.
+    assert_eq!(listed.code, 1, "{listed:?}");
     let stopped = on_store(&place, "stop --all");
     assert_eq!(stopped.code, 1, "{stopped:?}");
     assert!(stopped.stderr.contains(said), "{stopped:?}");
     assert!(!stopped.stdout.contains("nothing to stop"), "{stopped:?}");
     assert_eq!(running.end_by(Signal::INT).code, 130);
+}
+
+/// Regression: the exit code of `ps` was 0, which means that the list is complete.
+#[test]
+fn ps_of_an_unreadable_store_is_incomplete() {
+    let place = Place::new();
+    let store = place.file(
+        "notes.txt",
+        "These are my notes. They are no store of sessions.",
+    );
+    let listed = place.allstop().args("ps --json --store").arg(store).end();
+    assert_eq!(listed.code, 1, "{listed:?}");
+    let report: Value = serde_json::from_str(&listed.stdout).expect("one object");
+    let problem = report["problems"][0].as_str().expect("a problem");
+    assert!(problem.contains("is not listed"), "{report:#}");
+    // A store that does not exist contains no work.
+    let absent = place.allstop().args("ps --store").arg(place.path("no.db"));
+    absent.end().ok();
 }
 
 /// Regression: for a session whose process did not answer, the command reported that no process has it open, and
