@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use allstop_core::ids::BackgroundId;
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::ItemKind;
+use allstop_core::receipt::{ItemKind, MissedWork};
 use allstop_core::record::{Attachment, BackgroundKind, SessionRecord};
 use allstop_core::turn::{RecordedWork, SessionState, TurnSummary};
 use allstop_core::{CallId, SessionId};
@@ -203,6 +203,25 @@ fn cut_off_turns(state: &SessionState) -> impl Iterator<Item = &TurnSummary> {
     };
     let turns = dead_owners(state).map(|(turn, _)| turn);
     turns.filter(is_cut_off)
+}
+
+/// Work that no search for orphaned calls can find, if a crash has cut off a running tool call: a process that has cleared
+/// its environment and lost its parent has no marker. `None` if no crash has cut off a tool call since the machine was
+/// started.
+pub fn missed_calls(state: &SessionState) -> Option<MissedWork> {
+    let open = state.crash_receipt();
+    let is_cut_off_call = |turn: &TurnSummary| {
+        let receipt = match &turn.ending {
+            Some(ending) => ending.receipt.as_deref(),
+            None => open.as_ref(),
+        };
+        receipt.is_some_and(|receipt| {
+            let mut items = receipt.items().iter();
+            receipt.is_of_crash() && items.any(|item| item.kind == ItemKind::ToolCall)
+        })
+    };
+    let is_missed = cut_off_turns(state).any(is_cut_off_call);
+    is_missed.then_some(MissedWork::EscapedProcesses)
 }
 
 /// Waits until no keeper ends processes of the session, for at most four seconds. Then returns the orphaned calls of the

@@ -168,8 +168,70 @@ fn stop_after_the_owner_was_killed_waits_for_its_processes() {
         if !all {
             let receipt = &json(&stopped)["receipt"];
             assert_eq!(receipt["outcome"], "already_ended", "{receipt:#}");
+            assert_eq!(receipt["may_miss"], "escaped_processes", "{receipt:#}");
         }
     }
+}
+
+/// A process that no search finds. It is killed at the end of the test.
+struct EscapedProcess(rustix::process::Pid);
+
+impl EscapedProcess {
+    /// The process whose pid is in this file.
+    fn new(file: &std::path::Path) -> Self {
+        let pid = std::fs::read_to_string(file).expect("a pid");
+        let pid = pid.trim().parse().ok();
+        let pid = pid.and_then(rustix::process::Pid::from_raw);
+        Self(pid.expect("a pid"))
+    }
+}
+
+impl Drop for EscapedProcess {
+    fn drop(&mut self) {
+        // The process may have ended already.
+        let _ended_before = rustix::process::kill_process(self.0, Signal::KILL);
+    }
+}
+
+/// A process clears its environment and loses its parent before owner and keeper are killed, so no search finds it.
+/// Regression: the receipt of a stop did not mention this weakness.
+#[test]
+fn stop_after_a_crash_names_processes_that_a_search_can_miss() {
+    let place = Place::new();
+    let script = r#"turns: [{when: again, replies: [{text: Here.}]}, {replies: [{calls: [{tool: shell, arguments: {command: "trap '' TERM; env -i setsid sleep 600 & echo $! > ../escaped; echo x > begun; exec sleep 601"}}]}]}]"#;
+    let running = begin(&place, script, "hello");
+    let begun = place.work().join("begun");
+    eventually("the command runs", || begun.exists().then_some(()));
+    let _escaped = EscapedProcess::new(&place.path("escaped"));
+    let id = kill_with_keeper(&place, running);
+    on_store(&place, &format!("stop {id}")).ok();
+    for later_turn in [false, true] {
+        if later_turn {
+            let again = begin(&place, script, &format!("--session {id} again"));
+            again.end(FACT_MAX).ok();
+        }
+        for args in ["--preview --json", "--json"] {
+            let stopped = json(&on_store(&place, &format!("stop {id} {args}")).ok());
+            let receipt = &stopped["receipt"];
+            assert_eq!(receipt["outcome"], "already_ended", "{receipt:#}");
+            assert_eq!(receipt["may_miss"], "escaped_processes", "{receipt:#}");
+        }
+        let text = on_store(&place, &format!("stop {id}")).ok().stdout;
+        assert!(text.contains("as far as a search can find"), "{text}");
+        let turn = json(&on_store(&place, &format!("stop {id} --extent turn --json")).ok());
+        assert_eq!(turn["receipt"].get("may_miss"), None, "{turn:#}");
+    }
+}
+
+/// A session without a crash has the plain receipt.
+#[test]
+fn stop_of_an_ended_session_misses_nothing() {
+    let place = Place::new();
+    let id = begin(&place, "replies: [{text: Hello.}]", "hello");
+    let id = id.end(FACT_MAX).ok().session();
+    let stopped = json(&on_store(&place, &format!("stop {id} --json")).ok());
+    assert_eq!(stopped["receipt"]["outcome"], "already_ended");
+    assert_eq!(stopped["receipt"].get("may_miss"), None, "{stopped:#}");
 }
 
 /// Kills the process of a session and the keeper of its command together. The processes of the command then have no

@@ -102,6 +102,9 @@ pub struct Receipt {
     preview: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     outcome: Option<NothingToStop>,
+    /// Work that the search of the stop can miss, in addition to the items; absent if the search misses none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    may_miss: Option<MissedWork>,
     quiet: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     quiet_after_ms: Option<Millis>,
@@ -142,6 +145,7 @@ impl Receipt {
             request,
             preview: false,
             outcome: None,
+            may_miss: None,
             quiet,
             quiet_after_ms: quiet.then(|| findings.elapsed.into()),
             cancel_observed: !something_left,
@@ -232,6 +236,13 @@ impl Receipt {
         self
     }
 
+    /// Returns the receipt of a stop whose search for work can miss such work. An item has its own
+    /// [`may_miss`](Evidence::may_miss).
+    pub fn with_missed_work(mut self, missed: MissedWork) -> Self {
+        self.may_miss = Some(missed);
+        self
+    }
+
     /// Returns the receipt with this effect on the conversation. If an engine has not acknowledged the stop, the effect
     /// stays `unknown`.
     pub fn with_conversation(mut self, conversation: ConversationEffect) -> Self {
@@ -266,6 +277,7 @@ impl Receipt {
         let receipt = Self::of_stop(self.request, findings);
         Self {
             preview: self.preview,
+            may_miss: self.may_miss,
             conversation: self.conversation,
             usage: self.usage,
             ..receipt
@@ -340,6 +352,11 @@ impl Receipt {
     /// The outcome; `None` if the stop was carried out.
     pub fn outcome(&self) -> Option<NothingToStop> {
         self.outcome
+    }
+
+    /// Work that the search of the stop can miss, in addition to the items; `None` if the search misses none.
+    pub fn may_miss(&self) -> Option<MissedWork> {
+        self.may_miss
     }
 
     /// True for a dry run.

@@ -24,13 +24,17 @@ impl Receipt {
             let mut outcomes = parts.iter().map(|part| part.outcome);
             outcomes.any(|outcome| outcome.is_some_and(|it| it != NothingToStop::NotFound))
         };
+        let may_miss = parts.iter().find_map(|part| part.may_miss);
         if carried_out().next().is_none() {
             let outcome = if ended() {
                 NothingToStop::AlreadyEnded
             } else {
                 NothingToStop::NotFound
             };
-            return Self::nothing_stopped(request, outcome, items);
+            return Self {
+                may_miss,
+                ..Self::nothing_stopped(request, outcome, items)
+            };
         }
         let quiet_at = carried_out().filter_map(|part| part.quiet_after(&request));
         let findings = StopFindings {
@@ -42,7 +46,11 @@ impl Receipt {
             all.merge(part.conversation)
         });
         let usage = carried_out().fold(Usage::default(), |sum, part| sum + part.usage);
-        receipt.with_conversation(conversation).with_usage(usage)
+        let receipt = receipt.with_conversation(conversation).with_usage(usage);
+        Self {
+            may_miss,
+            ..receipt
+        }
     }
 
     /// Merges receipts into one receipt, with the request of the first receipt. `None` if the list is empty.

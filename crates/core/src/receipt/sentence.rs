@@ -22,6 +22,9 @@ fn sentence(receipt: &Receipt) -> String {
     let target = target(receipt);
     if let Some(outcome) = receipt.outcome() {
         return match outcome {
+            NothingToStop::AlreadyEnded if receipt.may_miss().is_some() => {
+                format!("Nothing to stop in {target}: already ended, as far as a search can find.")
+            }
             NothingToStop::AlreadyEnded => format!("Nothing to stop in {target}: already ended."),
             NothingToStop::Ending => {
                 format!(

@@ -13,7 +13,7 @@ use allstop_runtime::{OrphanedWork, scan_orphans};
 use allstop_scope::{Scope, StopRequest};
 use allstop_session::StopTarget;
 use allstop_session::orphan_search::OrphanSearch;
-use allstop_session::orphaned_calls::settled_orphaned_calls;
+use allstop_session::orphaned_calls::{missed_calls, settled_orphaned_calls};
 
 use super::super::dying::{background_markers, dying_processes_gone};
 use super::super::sessions::{open, resolve};
@@ -125,6 +125,9 @@ pub(super) async fn answer(
     }
     let info = info(&id, &state, by, args, host);
     let mut receipt = Receipt::already_ended(info, unsearched.into_iter().collect());
+    if let Some(missed) = missed_calls(&state).filter(|_| covers_background(args)) {
+        receipt = receipt.with_missed_work(missed);
+    }
     if args.preview {
         receipt = receipt.as_preview();
     }
