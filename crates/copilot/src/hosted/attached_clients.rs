@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::TurnNumber;
+use allstop_core::ids::QuestionId;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -47,6 +48,8 @@ pub(crate) struct AttachedClient {
     /// Slash commands of the client; null if it declares none.
     pub commands: Value,
     pub canvases: ClientCanvases,
+    /// Permission questions that were open when the client attached.
+    pub asked_again: Arc<[QuestionId]>,
     pub feed: FeedHandle,
 }
 
@@ -198,6 +201,12 @@ impl AttachedClients {
         clients
             .iter()
             .any(|attached| attached.client_options.permissions)
+    }
+
+    /// True if the client is attached, and this question was open when it attached.
+    pub(crate) fn was_asked_again(&self, client: ClientId, question: &QuestionId) -> bool {
+        let attached = self.get(client);
+        attached.is_some_and(|attached| attached.asked_again.contains(question))
     }
 
     /// True if any client fills in forms.

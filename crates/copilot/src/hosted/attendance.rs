@@ -71,6 +71,8 @@ impl HostedSession {
             self.update_form_client();
             return;
         }
+        let open = self.session.questions();
+        let asked_again = open.into_iter().map(|question| question.id).collect();
         let handle = FeedHandle::default();
         let mut feed = Feed {
             translator: EventTranslator::new(self.translator_options(choice)),
@@ -92,6 +94,7 @@ impl HostedSession {
             streaming: choice.streaming,
             commands: choice.commands.clone(),
             canvases: choice.canvases.clone(),
+            asked_again,
             feed: handle,
         });
         self.update_form_client();

@@ -14,6 +14,7 @@ mod client_tools;
 mod client_work;
 mod command_queue;
 mod credit_limit;
+mod declined_questions;
 mod event_copy;
 mod exit_plan;
 mod feed;
@@ -82,6 +83,7 @@ use auto_mode::AutoModeQuestions;
 use canvases::OpenCanvases;
 use client_tools::ClientTools;
 use ignored_parameters::IgnoredParameters;
+use declined_questions::DeclinedQuestions;
 use session_models::SessionModels;
 use workspace_state::MODEL_CHANGE;
 
@@ -95,6 +97,7 @@ pub(crate) struct HostedSession {
     pub(crate) tools: Arc<ClientTools>,
     attached_clients: Arc<AttachedClients>,
     /// Present if the questions of MCP servers stay open for an answer.
+    declined: DeclinedQuestions,
     form_client: Mutex<Option<FormClient>>,
     pub(crate) facts: Arc<ClientFacts>,
     pub(crate) state: Arc<WorkspaceState>,

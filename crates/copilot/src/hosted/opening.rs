@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use super::auto_model::SwitchRequests;
 use super::client_tools::{ChosenTools, ClientTools, ToolGeneration};
+use super::declined_questions::DeclinedQuestions;
 use super::exit_plan::PlanExit;
 use super::hooks::{ClientHooks, HookRequests};
 use super::program_files::ProgramFiles;
@@ -325,6 +326,7 @@ impl HostedSession {
             form_client: Mutex::new(None),
             facts: before.map_or_else(
                 || Arc::new(ClientFacts::with_notes(state.model_changes())),
+            declined: DeclinedQuestions::default(),
                 |before| Arc::clone(&before.facts),
             ),
             state,

@@ -124,6 +124,13 @@ pub(super) fn permission(
         _ => PermissionAnswer::deny_because(params.result.feedback.as_deref().unwrap_or_default()),
     };
     let question = QuestionId::new(params.request_id);
+    if answer == PermissionAnswer::Unanswered {
+        let open_for = cx.server.options().unattended_max;
+        if session.decline(&question, cx.client.id, open_for) {
+            // The SDKs do not report the answer, so it is not a failure of the handler.
+            return Ok(success(true));
+        }
+    }
     if answer == PermissionAnswer::deny() {
         let questions = session.session.questions();
         let asked = questions.iter().find(|asked| asked.id == question);

@@ -25,6 +25,7 @@ mod plugin_sessions;
 mod plugins;
 mod prompt_sections;
 mod queue;
+mod repeated_questions;
 mod resume_open;
 mod sdk_semantics;
 mod secrets;
