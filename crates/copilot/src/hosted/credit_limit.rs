@@ -18,19 +18,23 @@ const CREDITS_PER_DOLLAR: f64 = 100.0;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct SessionLimits {
-    #[serde(default, deserialize_with = "not_negative")]
+    #[serde(default, deserialize_with = "positive")]
     pub max_ai_credits: Option<f64>,
 }
 
-fn not_negative<'de, D>(deserializer: D) -> Result<Option<f64>, D::Error>
+fn positive<'de, D>(deserializer: D) -> Result<Option<f64>, D::Error>
 where
     D: serde::Deserializer<'de>,
 {
     let credits = Option::<f64>::deserialize(deserializer)?;
-    if credits.is_some_and(|credits| credits < 0.0) {
-        return Err(serde::de::Error::custom("`maxAiCredits` is negative"));
-    }
-    Ok(credits)
+    let reason = match credits {
+        Some(credits) if credits < 0.0 => "`maxAiCredits` is negative: use a positive number",
+        Some(0.0) => {
+            "`maxAiCredits` is 0, which refuses every call: use a positive number, or omit the limit"
+        }
+        _ => return Ok(credits),
+    };
+    Err(serde::de::Error::custom(reason))
 }
 
 /// Cost of the counted calls in US dollars. Clones share the count.

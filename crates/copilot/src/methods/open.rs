@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::ids::usable_id;
 use super::method::{MethodAnswer, MethodCx, later, read, whole};
-use super::open_checks::check_folder;
+use super::open_checks::{check_folder, check_skill_folders};
 use super::open_params::{OpenParams, choice_of};
 use super::{handover, instructions};
 use crate::connection::Client;
@@ -90,6 +90,7 @@ fn begin(
             },
         };
         check_folder(choice.folder.as_deref()).await?;
+        check_skill_folders(&choice.parts.skill_folders).await?;
         let opening = opened(server.clone(), client, choice, mode, id.clone(), begun);
         let name = format!("opening of session {id}");
         whole(finish_work(server.connections(), name, opening)).await??;

@@ -1,7 +1,7 @@
 //! Checks of the parts that a client names when it opens a session.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use allstop_jsonrpc::RpcError;
 use allstop_tools::{TOOL_NAME_LEN_MAX, is_valid_tool_name};
@@ -56,6 +56,20 @@ pub(super) fn check_agents(agents: &[ClientAgent]) -> Result<(), RpcError> {
     Ok(())
 }
 
+/// Refuses slash commands without a name, and commands with equal names: only one of them could run.
+pub(super) fn check_commands(commands: &[&str]) -> Result<(), RpcError> {
+    let mut names = HashSet::new();
+    for (index, name) in commands.iter().enumerate() {
+        check_text(&format!("commands[{index}].name"), name)?;
+        if !names.insert(name) {
+            return Err(RpcError::invalid_params(format!(
+                "`commands` has two commands {name:?}: use different names"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses MCP servers that could not start. `field` is the name of the servers in the parameters.
 pub(super) fn check_servers(
     field: &str,
@@ -82,13 +96,30 @@ pub(super) async fn check_folder(folder: Option<&Path>) -> Result<(), RpcError> 
     let Some(folder) = folder else {
         return Ok(());
     };
-    let refused = |reason: &str| {
-        let message = format!("`workingDirectory` is `{}`, {reason}", folder.display());
-        Err(RpcError::invalid_params(message))
-    };
     if !folder.is_absolute() {
-        return refused("but it must be an absolute path: join it with the folder of the program");
+        let reason = "but it must be an absolute path: join it with the folder of the program";
+        return Err(refused_folder("workingDirectory", folder, reason));
     }
+    check_exists("workingDirectory", folder).await
+}
+
+/// Refuses folders with skills that do not exist. Otherwise their skills would be missing without a warning.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub(super) async fn check_skill_folders(folders: &[PathBuf]) -> Result<(), RpcError> {
+    for (index, folder) in folders.iter().enumerate() {
+        check_exists(&format!("skillDirectories[{index}]"), folder).await?;
+    }
+    Ok(())
+}
+
+fn refused_folder(field: &str, folder: &Path, reason: &str) -> RpcError {
+    RpcError::invalid_params(format!("`{field}` is `{}`, {reason}", folder.display()))
+}
+
+async fn check_exists(field: &str, folder: &Path) -> Result<(), RpcError> {
+    let refused = |reason: &str| Err(refused_folder(field, folder, reason));
     match tokio::fs::metadata(folder).await {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => refused("which is not a folder: use the path of a folder"),

@@ -25,7 +25,7 @@ use crate::hosted::{
 use crate::provider::{
     ClientProviders, ListedModelParams, NamedProviderParams, ProviderParams, is_set,
 };
-use crate::refusal::{check_optional_text, check_text};
+use crate::refusal::check_optional_text;
 use crate::request_route::RequestRoute;
 use crate::sub_agent_settings::SubAgentSettings;
 
@@ -356,9 +356,9 @@ fn check_values(params: &OpenParams) -> Result<(), RpcError> {
     check_optional_text("agent", params.agent.as_deref())?;
     open_checks::check_tools(params.tools.as_deref().unwrap_or_default())?;
     open_checks::check_agents(params.custom_agents.as_deref().unwrap_or_default())?;
-    for (index, command) in params.commands.iter().flatten().enumerate() {
-        check_text(&format!("commands[{index}].name"), &command.name)?;
-    }
+    let commands = params.commands.iter().flatten();
+    let names: Vec<_> = commands.map(|command| command.name.as_str()).collect();
+    open_checks::check_commands(&names)?;
     if params.plugin_directories.as_ref().map_or(0, Vec::len) > PLUGIN_FOLDERS_MAX {
         let message = format!("more than {PLUGIN_FOLDERS_MAX} `pluginDirectories`");
         return Err(RpcError::invalid_params(message));

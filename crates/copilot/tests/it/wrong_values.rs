@@ -139,6 +139,10 @@ async fn impossible_parameters_of_a_session_are_refused() {
             ["`commands[0].name` is empty", "name"],
         ),
         (
+            json!({ "commands": [{ "name": "deploy" }, { "name": "deploy" }] }),
+            ["`commands`", "\"deploy\""],
+        ),
+        (
             json!({ "mcpServers": { "": { "command": "x" } } }),
             ["`mcpServers`", "empty name"],
         ),
@@ -165,6 +169,10 @@ async fn impossible_parameters_of_a_session_are_refused() {
         (
             json!({ "sessionLimits": { "maxAiCredits": -1 } }),
             ["sessionLimits.maxAiCredits", "negative"],
+        ),
+        (
+            json!({ "sessionLimits": { "maxAiCredits": 0 } }),
+            ["sessionLimits.maxAiCredits", "omit the limit"],
         ),
         (
             json!({ "infiniteSessions": { "bufferExhaustionThreshold": -0.5 } }),
@@ -252,4 +260,25 @@ async fn working_directory_must_be_an_existing_folder() {
     let list = client.request("session.list", &json!({})).await;
     let sessions = list["sessions"].as_array().expect("sessions");
     assert_eq!(sessions.len(), 1, "{list}");
+}
+
+#[tokio::test]
+async fn folders_with_skills_must_exist() {
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    client.create("open", &json!({})).await;
+    let file = server.folder().join("file");
+    std::fs::write(&file, "text").expect("a file");
+    let missing = server.folder().join("missing");
+    for (folder, reason) in [(&missing, "does not exist"), (&file, "is not a folder")] {
+        for (method, id) in [("session.create", "t"), ("session.resume", "open")] {
+            let folders = json!([server.folder(), folder]);
+            let params = json!({ "sessionId": id, "skillDirectories": folders });
+            let texts = ["`skillDirectories[1]`", reason];
+            assert_refused(&mut client, method, &params, &texts).await;
+        }
+    }
+    // A session without skills does not use the folders.
+    let unused = json!({ "skillDirectories": [missing], "enableSkills": false });
+    client.create("t", &unused).await;
 }
