@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::{Client, ClientId};
-use crate::hosted::{HostedSession, now};
+use crate::hosted::{HostedSession, SessionWarnings, now};
 pub(crate) use crate::lifecycle::LifecycleKind;
 use crate::lifecycle::{LIFECYCLE_EVENTS_MAX, LifecycleMetadata, SessionLifecycleEvent};
 use crate::secret_filter::SecretFilter;
@@ -122,6 +122,7 @@ struct ServerInner {
     lifecycle: broadcast::Sender<SessionLifecycleEvent>,
     secrets: Arc<SecretFilter>,
     settings: SettingsFile,
+    warnings: SessionWarnings,
     /// Cancelled when a client requests a shutdown of the server.
     shutdown: CancellationToken,
 }
@@ -141,6 +142,7 @@ impl CopilotServer {
                 clients: AtomicU64::new(0),
                 lifecycle: broadcast::channel(LIFECYCLE_EVENTS_MAX).0,
                 secrets: Arc::default(),
+                warnings: SessionWarnings::default(),
                 shutdown: CancellationToken::new(),
             }),
         }
@@ -161,6 +163,11 @@ impl CopilotServer {
     /// Settings that clients store for all sessions.
     pub(crate) fn settings(&self) -> &SettingsFile {
         &self.inner.settings
+    }
+
+    /// Warnings about ignored parameters that the clients have.
+    pub(crate) fn warnings(&self) -> &SessionWarnings {
+        &self.inner.warnings
     }
 
     /// Secret values of the programs.

@@ -66,6 +66,7 @@ pub(crate) use command_queue::{COMPACT, ClientCommandQueue};
 pub(crate) use credit_limit::SessionLimits;
 pub(crate) use feed::now;
 pub(crate) use fixed_settings::FixedSettings;
+pub(crate) use ignored_parameters::SessionWarnings;
 pub(crate) use opening::OpenMode;
 pub(crate) use plugin_servers::PluginServers;
 pub(crate) use program_tokens::ProgramTokens;
@@ -225,8 +226,8 @@ impl HostedSession {
         drop(self.host_events.send(event));
     }
 
-    /// Warns the clients of each parameter of this method that has no effect, once while the session is open. An opening
-    /// with other settings does not repeat the warnings.
+    /// Warns the clients of each parameter of this method that has no effect, once. Later openings of the session in this
+    /// server do not repeat the warnings.
     pub(crate) fn warn_of_ignored(&self, method: &str, others: &Map<String, Value>) {
         for message in self.ignored.warnings(method, others) {
             self.send_host_event(HostEvent::NotOffered { message });

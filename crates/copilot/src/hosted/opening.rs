@@ -318,6 +318,7 @@ impl HostedSession {
         let scope = server.connections().child(label, ScopeOptions::default());
         let hosted = Arc::new(Self {
             scope: scope.map_err(|refused| StartError::stopped(&refused))?,
+        let ignored = server.warnings().of(opened.session.id());
             system_prompt_bytes: opened.prompt_bytes,
             instructions: opened.instructions,
             session: opened.session,
@@ -347,7 +348,7 @@ impl HostedSession {
             feeds: TaskTracker::new(),
             no_more_calls: CancellationToken::new(),
             cancelled: Mutex::new((TurnNumber(0), HashSet::new())),
-            ignored: before.map_or_else(Arc::default, |before| Arc::clone(&before.ignored)),
+            ignored,
             choice,
             settings,
             version: Arc::clone(&server.options().version),

@@ -100,6 +100,7 @@ pub(super) async fn delete_session(server: &CopilotServer, id: &SessionId) -> Re
     let removed = server.system().remove_session(id).await;
     drop(reservation);
     removed.map_err(|error| error.to_string())?;
+    server.warnings().remove(id);
     server.send_lifecycle(LifecycleKind::Deleted, id);
     Ok(())
 }

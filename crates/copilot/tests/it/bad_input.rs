@@ -215,6 +215,10 @@ async fn warnings_about_ignored_parameters_are_not_repeated() {
         .request("session.model.setReasoningEffort", &effort)
         .await;
     client.request("session.sendAndWait", &message).await;
+    let session = json!({ "sessionId": "s" });
+    client.request("session.detach", &session).await;
+    client.request("session.resume", &session).await;
+    client.request("session.sendAndWait", &message).await;
     client
         .request(
             "session.options.update",
