@@ -6,7 +6,7 @@ use allstop_jsonrpc::RpcError;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::attached_clients::AttachedClients;
+use super::attached_clients::{AttachedClient, AttachedClients};
 use super::unanswered_requests::UnansweredRequests;
 use crate::connection::ClientId;
 
@@ -55,10 +55,11 @@ impl AutoModeQuestions {
         self.direct.lock().remove(handle).is_some()
     }
 
-    /// True if an attached client has a handler. Removes the handlers of the other clients.
-    pub(super) fn has_handler(&self, clients: &AttachedClients) -> bool {
+    /// Returns the attached clients with a handler. Removes the handlers of the other clients.
+    pub(super) fn with_handler(&self, clients: &AttachedClients) -> Vec<AttachedClient> {
         let mut direct = self.direct.lock();
         direct.retain(|_, client| clients.get(*client).is_some());
-        !direct.is_empty()
+        let clients = direct.values().filter_map(|client| clients.get(*client));
+        clients.collect()
     }
 }

@@ -1,9 +1,7 @@
 //! Questions to the clients of a session about the switch to the auto model.
 
-use std::future::pending;
-
 use allstop_model::{ConnectionProbe, ModelError, OutsideWork};
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -11,10 +9,19 @@ use super::HostedSession;
 use super::attached_clients::AttachedClient;
 use super::auto_mode::SwitchConsent;
 use super::auto_model::SwitchRequests;
+use crate::connection::{ClientId, ClientRequestError};
 
 #[derive(Deserialize)]
 struct SwitchAnswer {
     response: SwitchConsent,
+}
+
+/// Receivers of the question.
+enum NextToAsk {
+    /// These clients get only the event, and at least one of them answers it.
+    Handlers(Vec<AttachedClient>),
+    /// This client gets a request.
+    Client(AttachedClient),
 }
 
 /// A question that the clients show to their users. Dropping it closes the question.
@@ -38,31 +45,15 @@ impl Drop for OpenSwitchQuestion<'_> {
     }
 }
 
-/// Asks a client for its answer. Never completes without a client: another request of a client then has the answer.
-async fn dispatched(client: Option<AttachedClient>, params: &Value) -> SwitchConsent {
-    let Some(client) = client else {
-        return pending().await;
-    };
-    let answer = client.request("autoModeSwitch.request", params).await;
-    answer.map_or(SwitchConsent::No, |SwitchAnswer { response }| response)
-}
-
 impl HostedSession {
     /// Asks the clients whether the session continues with the auto model after this error of its model. `None` if no client
-    /// can answer. The probe of the call counts the question.
+    /// can answer, or if the clients disconnect before their answer. The probe of the call counts the question.
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the question.
     async fn ask_for_auto_mode(&self, error: &ModelError, probe: &ConnectionProbe) -> Option<bool> {
-        let questions = &self.auto_mode;
-        let has_handler = questions.has_handler(&self.attached_clients);
-        let client = self.attached_clients.latest(|options| options.auto_mode);
-        // A handler answers the event, so that the user of a session with several clients gets one question.
-        let client = client.filter(|_| !has_handler);
-        if client.is_none() && !has_handler {
-            return None;
-        }
-        let request = questions.open.add();
+        self.next_to_ask(&[])?;
+        let request = self.auto_mode.open.add();
         let mut params = json!({ "sessionId": self.id() });
         let mut event = json!({ "requestId": request.id() });
         for data in [&mut params, &mut event] {
@@ -83,11 +74,45 @@ impl HostedSession {
         self.send_ephemeral("auto_mode_switch.requested", event);
         let consent = tokio::select! {
             biased;
-            answer = request.answer() => answer.unwrap_or_default(),
-            answer = dispatched(client, &params) => answer,
+            answer = request.answer() => answer,
+            answer = self.ask_in_turn(&params) => answer,
         };
-        question.answer = Some(consent);
-        Some(consent != SwitchConsent::No)
+        question.answer = consent;
+        Some(consent? != SwitchConsent::No)
+    }
+
+    /// Asks the clients one after the other, until one of them answers. `None` if all of them are gone.
+    async fn ask_in_turn(&self, params: &Value) -> Option<SwitchConsent> {
+        let mut gone = Vec::new();
+        loop {
+            let client = match self.next_to_ask(&gone)? {
+                // The answer is a separate request of a client.
+                NextToAsk::Handlers(clients) => {
+                    join_all(clients.iter().map(AttachedClient::detached)).await;
+                    continue;
+                }
+                NextToAsk::Client(client) => client,
+            };
+            match client.request("autoModeSwitch.request", params).await {
+                Ok(SwitchAnswer { response }) => return Some(response),
+                Err(ClientRequestError::Gone) => gone.push(client.client.id),
+                Err(_failed) => return Some(SwitchConsent::No),
+            }
+        }
+    }
+
+    /// Returns the next clients for the question, without these clients that are gone.
+    fn next_to_ask(&self, gone: &[ClientId]) -> Option<NextToAsk> {
+        let is_here = |attached: &AttachedClient| !gone.contains(&attached.client.id);
+        // A handler answers the event, so that the user of a session with several clients gets one question.
+        let mut handlers = self.auto_mode.with_handler(&self.attached_clients);
+        handlers.retain(is_here);
+        if !handlers.is_empty() {
+            return Some(NextToAsk::Handlers(handlers));
+        }
+        let mut clients = self.attached_clients();
+        clients.retain(|attached| attached.client_options.auto_mode && is_here(attached));
+        clients.pop().map(NextToAsk::Client)
     }
 }
 

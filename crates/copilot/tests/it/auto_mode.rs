@@ -148,6 +148,78 @@ async fn declined_switch_ends_the_turn_with_the_limit() {
     assert_eq!(current["modelId"], "big");
 }
 
+/// Attaches another client to the session.
+async fn resumed(server: &TestServer, options: &Value) -> TestClient {
+    let mut client = server.client();
+    let mut params = options.clone();
+    params["sessionId"] = "s".into();
+    client.request("session.resume", &params).await;
+    client
+}
+
+/// Opens a session whose first client has these options, and a second client that handles the question.
+async fn two_clients(options: &Value) -> (TestServer, TestClient, TestClient) {
+    let auto_model = test_options().auto_model(Some("small".into()));
+    let server = TestServer::with_options(CONFIG, SCRIPT, auto_model).await;
+    let mut client = server.client();
+    client.request("llmInference.setProvider", &json!({})).await;
+    client.create("s", options).await;
+    let second = resumed(&server, &json!({ "requestAutoModeSwitch": true })).await;
+    (server, client, second)
+}
+
+/// Waits until the client is asked, and ends its connection without an answer.
+async fn ask_and_end(mut asked: TestClient) {
+    let is_question = |message: &Value| message["method"] == "autoModeSwitch.request";
+    asked.take("the question", is_question).await;
+    asked.end().await;
+}
+
+#[tokio::test]
+async fn another_client_is_asked_after_the_end_of_the_first() {
+    let (_server, mut client, second) =
+        two_clients(&json!({ "requestAutoModeSwitch": true })).await;
+    send(&mut client).await;
+    limit(&mut client).await;
+    ask_and_end(second).await;
+    let yes = json!({ "response": "yes" });
+    answered(&mut client, "autoModeSwitch.request", &yes).await;
+    answer_call(&mut client, "small").await;
+}
+
+/// A question that no client has answered is no refusal, so the next limit leads to another question.
+#[tokio::test]
+async fn end_of_all_asked_clients_declines_nothing() {
+    let (server, mut client, second) = two_clients(&json!({})).await;
+    send(&mut client).await;
+    limit(&mut client).await;
+    ask_and_end(second).await;
+    let completed = client.event("auto_mode_switch.completed").await;
+    assert_eq!(completed["response"], "no");
+    client.event("session.error").await;
+    let mut third = resumed(&server, &json!({ "requestAutoModeSwitch": true })).await;
+    send(&mut client).await;
+    limit(&mut client).await;
+    let yes = json!({ "response": "yes" });
+    answered(&mut third, "autoModeSwitch.request", &yes).await;
+    answer_call(&mut client, "small").await;
+}
+
+#[tokio::test]
+async fn callback_is_asked_after_the_end_of_the_registered_handler() {
+    let (_server, mut client, mut second) =
+        two_clients(&json!({ "requestAutoModeSwitch": true })).await;
+    let register = "session.ui.registerDirectAutoModeSwitchHandler";
+    second.request(register, &json!({ "sessionId": "s" })).await;
+    send(&mut client).await;
+    limit(&mut client).await;
+    second.event("auto_mode_switch.requested").await;
+    second.end().await;
+    let yes = json!({ "response": "yes" });
+    answered(&mut client, "autoModeSwitch.request", &yes).await;
+    answer_call(&mut client, "small").await;
+}
+
 /// The stop withdraws the question. Its handler may still run in the client, and the receipt names it.
 #[tokio::test]
 async fn stop_withdraws_the_question() {
