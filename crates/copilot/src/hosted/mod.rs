@@ -83,8 +83,8 @@ use crate::translate::{HostEvent, PersistedEvent};
 use auto_mode::AutoModeQuestions;
 use canvases::OpenCanvases;
 use client_tools::ClientTools;
-use ignored_parameters::IgnoredParameters;
 use declined_questions::DeclinedQuestions;
+use ignored_parameters::IgnoredParameters;
 use session_models::SessionModels;
 use workspace_state::MODEL_CHANGE;
 
@@ -97,8 +97,8 @@ pub(crate) struct HostedSession {
     pub(crate) session: Session,
     pub(crate) tools: Arc<ClientTools>,
     attached_clients: Arc<AttachedClients>,
-    /// Present if the questions of MCP servers stay open for an answer.
     declined: DeclinedQuestions,
+    /// Present if the questions of MCP servers stay open for an answer.
     form_client: Mutex<Option<FormClient>>,
     pub(crate) facts: Arc<ClientFacts>,
     pub(crate) state: Arc<WorkspaceState>,

@@ -63,9 +63,11 @@ async fn recorded_folder(system: &System, id: &SessionId) -> Result<Option<PathB
 }
 
 /// Reads the name, the mode and the workspace of a session.
-async fn session_state(system: &System, id: &SessionId) -> WorkspaceState {
+async fn session_state(server: &CopilotServer, id: &SessionId) -> WorkspaceState {
+    let system = server.system();
     let folder = system.session_folder(id).join(WORKSPACE);
-    WorkspaceState::read(folder, system.config().permissions.mode).await
+    let scope = server.connections().clone();
+    WorkspaceState::read(folder, system.config().permissions.mode, scope).await
 }
 
 /// Reads the skills and the agents of a session from files.
@@ -279,7 +281,7 @@ impl HostedSession {
         let generation = tools.declare(choice.declared.clone().unwrap_or_default());
         let state = match before {
             Some(before) => Arc::clone(&before.state),
-            None => Arc::new(session_state(system, &id).await),
+            None => Arc::new(session_state(server, &id).await),
         };
         let files = files_of(&choice, &id, &state);
         let host_events = broadcast::channel(HOST_EVENTS_MAX).0;
@@ -316,18 +318,18 @@ impl HostedSession {
         let opened = open_session(system, id, mode, opening, &mut choice).await?;
         let label = format!("session/{}/clients", opened.session.id());
         let scope = server.connections().child(label, ScopeOptions::default());
+        let ignored = server.warnings().of(opened.session.id());
         let hosted = Arc::new(Self {
             scope: scope.map_err(|refused| StartError::stopped(&refused))?,
-        let ignored = server.warnings().of(opened.session.id());
             system_prompt_bytes: opened.prompt_bytes,
             instructions: opened.instructions,
             session: opened.session,
             tools,
             attached_clients,
+            declined: DeclinedQuestions::default(),
             form_client: Mutex::new(None),
             facts: before.map_or_else(
                 || Arc::new(ClientFacts::with_notes(state.model_changes())),
-            declined: DeclinedQuestions::default(),
                 |before| Arc::clone(&before.facts),
             ),
             state,
@@ -402,6 +404,6 @@ impl HostedSession {
     /// # Cancel safety
     /// Cancel safe.
     pub(crate) async fn stored_state(server: &CopilotServer, id: &SessionId) -> WorkspaceState {
-        session_state(server.system(), id).await
+        session_state(server, id).await
     }
 }

@@ -143,7 +143,7 @@ async fn list_folder(folder: &Path) -> io::Result<Vec<String>> {
 
 /// Replaces a file atomically: after a crash or on a full disk, the file has the old content or the new one. `folder` is on
 /// the file system of the file, and contains the new file until it is whole.
-pub(super) async fn replace(folder: &Path, file: &Path, content: &[u8]) -> io::Result<()> {
+async fn replace(folder: &Path, file: &Path, content: &[u8]) -> io::Result<()> {
     let new = folder.join(format!("{}.new", ulid::Ulid::generate()));
     let written = async {
         fs::write(&new, content).await?;

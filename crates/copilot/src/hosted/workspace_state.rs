@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use allstop_core::TurnNumber;
+use allstop_core::receipt::ItemKind;
+use allstop_host::replace_file;
+use allstop_scope::{Scope, WorkSpec};
 use allstop_tools::permission::{ModeSwitch, PermissionMode};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use super::client_facts::SessionNote;
-use super::session_files::replace;
 
 /// File with the name, the mode and the changes of the model, in the folder of the workspace.
 const STATE_FILE: &str = "session.json";
@@ -89,9 +92,11 @@ pub(crate) enum NameChange {
 #[derive(Debug)]
 pub(crate) struct WorkspaceState {
     folder: PathBuf,
-    stored: Mutex<StoredState>,
-    /// Held during a write, so that an older state never replaces a newer one.
-    writing: tokio::sync::Mutex<()>,
+    stored: Arc<Mutex<StoredState>>,
+    /// Permit of the job that writes the file. There is one, so that an older state never replaces a newer one.
+    writer: Arc<Semaphore>,
+    /// Scope of the jobs.
+    scope: Scope,
     switch: ModeSwitch,
     /// Permission mode outside the mode `plan`.
     configured: PermissionMode,
@@ -102,7 +107,7 @@ impl WorkspaceState {
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(crate) async fn read(folder: PathBuf, configured: PermissionMode) -> Self {
+    pub(crate) async fn read(folder: PathBuf, configured: PermissionMode, scope: Scope) -> Self {
         let text = tokio::fs::read(folder.join(STATE_FILE)).await;
         let stored: StoredState = text
             .ok()
@@ -112,8 +117,9 @@ impl WorkspaceState {
             folder,
             switch: ModeSwitch::new(configured),
             configured,
-            stored: Mutex::new(StoredState::default()),
-            writing: tokio::sync::Mutex::default(),
+            stored: Arc::default(),
+            writer: Arc::new(Semaphore::new(1)),
+            scope,
         };
         state.switch_to(stored.mode);
         *state.stored.lock() = stored;
@@ -148,7 +154,7 @@ impl WorkspaceState {
     /// Returns an error if the name was not stored. The open session has the name.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the name may not outlast the process.
+    /// If the future is dropped before the write begins, the name may not outlast the process.
     pub(crate) async fn set_name(&self, name: &str, is_by_user: bool) -> io::Result<NameChange> {
         {
             let mut stored = self.stored.lock();
@@ -167,7 +173,7 @@ impl WorkspaceState {
     /// Returns an error if the mode was not stored. The open session has the mode.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the mode may not outlast the process.
+    /// If the future is dropped before the write begins, the mode may not outlast the process.
     pub(crate) async fn set_mode(&self, mode: ClientMode) -> io::Result<ClientMode> {
         let before = std::mem::replace(&mut self.stored.lock().mode, mode);
         self.switch_to(mode);
@@ -188,7 +194,7 @@ impl WorkspaceState {
     /// Returns an error if the event was not stored.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the event may not outlast the process.
+    /// If the future is dropped before the write begins, the event may not outlast the process.
     pub(super) async fn add_model_change(&self, note: &SessionNote) -> io::Result<()> {
         {
             let mut stored = self.stored.lock();
@@ -207,23 +213,51 @@ impl WorkspaceState {
         });
     }
 
+    /// Writes the state to its file. A job owns the file, so a dropped future does not interrupt a write.
     async fn store(&self) -> io::Result<()> {
-        let _writing = self.writing.lock().await;
-        let text = serde_json::to_vec(&*self.stored.lock())?;
-        tokio::fs::create_dir_all(&self.folder).await?;
-        let file = self.folder.join(STATE_FILE);
-        replace(&self.folder, &file, &text).await
+        let permit = Arc::clone(&self.writer).acquire_owned().await;
+        let permit = permit.map_err(io::Error::other)?;
+        let (stored, file) = (Arc::clone(&self.stored), self.folder.join(STATE_FILE));
+        let spec = WorkSpec::new(ItemKind::Thread, "state of a session");
+        let job = self.scope.spawn_blocking(spec, move |_cx| {
+            let _permit = permit;
+            let text = serde_json::to_string(&*stored.lock())?;
+            replace_file(&file, &text)
+        });
+        let stopped = || io::Error::other("the server is being stopped");
+        let job = job.map_err(|_refused| stopped())?;
+        job.await.map_err(|_lost| stopped())?
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use allstop_scope::RootOptions;
+    use futures::FutureExt as _;
+
     use super::*;
+
+    fn scope() -> Scope {
+        Scope::root("state", RootOptions::current())
+    }
+
+    #[tokio::test]
+    async fn dropped_future_does_not_interrupt_the_write() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = place.path().to_owned();
+        let state = WorkspaceState::read(folder, PermissionMode::AcceptEdits, scope()).await;
+        // The first poll begins the write, and the future is dropped then.
+        assert!(state.set_name("chosen", true).now_or_never().is_none());
+        let _written = state.writer.acquire().await.expect("the permits stay open");
+        let text = std::fs::read_to_string(place.path().join(STATE_FILE)).expect("a file");
+        assert!(text.contains("chosen"), "{text}");
+    }
 
     #[tokio::test]
     async fn name_and_mode_outlast_the_process() {
         let place = tempfile::tempdir().expect("a folder");
-        let open = || WorkspaceState::read(place.path().join("of"), PermissionMode::AcceptEdits);
+        let folder = place.path().join("of");
+        let open = || WorkspaceState::read(folder.clone(), PermissionMode::AcceptEdits, scope());
         let state = open().await;
         assert_eq!(
             (state.name(), state.mode()),
