@@ -62,6 +62,7 @@ mod run;
 mod run_events;
 mod settings;
 mod span_links;
+mod span_texts;
 mod spans;
 mod subagent;
 mod summary;

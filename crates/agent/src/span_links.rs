@@ -19,4 +19,19 @@ pub trait SpanLinks: Send + Sync + fmt::Debug {
     /// Ends a span now. `tracing` ends a span only after the work inside has dropped it, and a tool that cannot be
     /// stopped never drops its span.
     fn end(&self, span: &Span);
+
+    /// True if spans get texts of the conversation: the messages and the answer of a model call, and the arguments and the
+    /// result of a tool call. Without this choice, no span contains such a text.
+    fn keeps_texts(&self) -> bool {
+        false
+    }
+
+    /// Adds a text of the conversation to a span. Called only if [`SpanLinks::keeps_texts`] returns true. The text is no field
+    /// of `tracing`, so that other subscribers do not get it.
+    fn add_text(&self, _span: &Span, _attribute: &'static str, _text: String) {}
+
+    /// True if only turns, model calls and tool calls have spans. The calls are then directly below the span of their turn.
+    fn only_calls(&self) -> bool {
+        false
+    }
 }

@@ -1,11 +1,12 @@
 //! Spans of turns, steps, model calls, tool calls, hooks and guardrails, for subscribers of `tracing`. Their names and
 //! fields follow the semantic conventions of OpenTelemetry for generative AI; fields of Allstop begin with `allstop.`.
-//! No field contains text of a prompt, an answer, a tool's arguments or a tool's result.
+//! No field contains text of a prompt, an answer, a tool's arguments or a tool's result. A tracer that keeps such texts
+//! ([`SpanLinks::keeps_texts`]) gets them apart from the fields.
 
 use std::sync::Arc;
 
 use allstop_core::{
-    Cause, FinishReason, Receipt, SessionId, ToolCall, TraceContext, TurnNumber, Usage,
+    Cause, FinishReason, Message, Receipt, SessionId, ToolCall, TraceContext, TurnNumber, Usage,
 };
 use allstop_model::ModelErrorKind;
 use serde::Serialize;
@@ -16,6 +17,7 @@ use crate::guardrail::GuardrailStage;
 use crate::outcome::TurnOutcome;
 use crate::parts::AgentParts;
 use crate::span_links::SpanLinks;
+use crate::span_texts;
 
 /// Span of a piece of work. Dropping this value ends the span, even if work inside still runs.
 pub(crate) struct WorkSpan {
@@ -76,10 +78,9 @@ impl WorkSpan {
 
     /// Span of a step: a model call and the tool calls of its answer.
     pub(crate) fn step(parts: &AgentParts, step: u32) -> Self {
-        Self::linked(
-            tracing::info_span!("step", allstop.step = i64::from(step)),
-            parts,
-        )
+        Self::detail(parts, || {
+            tracing::info_span!("step", allstop.step = i64::from(step))
+        })
     }
 
     /// Span of one attempt of a model call.
@@ -119,39 +120,81 @@ impl WorkSpan {
             allstop.stop.cause = Empty,
             allstop.stop.quiet = Empty,
         );
-        Self::linked(span, parts)
+        let span = Self::linked(span, parts);
+        span.add_text("gen_ai.tool.call.arguments", || span_texts::arguments(call));
+        span
     }
 
     /// Span of a hook.
     pub(crate) fn hook(parts: &AgentParts, name: &str, event: &'static str) -> Self {
-        let span = tracing::info_span!(
-            "hook",
-            otel.name = span_name("hook", name),
-            allstop.hook.name = name,
-            allstop.hook.event = event,
-            allstop.verdict = Empty,
-        );
-        Self::linked(span, parts)
+        Self::detail(parts, || {
+            tracing::info_span!(
+                "hook",
+                otel.name = span_name("hook", name),
+                allstop.hook.name = name,
+                allstop.hook.event = event,
+                allstop.verdict = Empty,
+            )
+        })
     }
 
     /// Span of a guardrail.
     pub(crate) fn guardrail(parts: &AgentParts, name: &str, stage: GuardrailStage) -> Self {
-        let span = tracing::info_span!(
-            "guardrail",
-            otel.name = span_name("guardrail", name),
-            allstop.guardrail.name = name,
-            allstop.guardrail.stage = match stage {
-                GuardrailStage::Input => "input",
-                GuardrailStage::Output => "output",
-            },
-            allstop.verdict = Empty,
-        );
-        Self::linked(span, parts)
+        Self::detail(parts, || {
+            tracing::info_span!(
+                "guardrail",
+                otel.name = span_name("guardrail", name),
+                allstop.guardrail.name = name,
+                allstop.guardrail.stage = match stage {
+                    GuardrailStage::Input => "input",
+                    GuardrailStage::Output => "output",
+                },
+                allstop.verdict = Empty,
+            )
+        })
+    }
+
+    /// A span that a tracer of only calls does not get.
+    fn detail(parts: &AgentParts, span: impl FnOnce() -> Span) -> Self {
+        if parts.spans.as_ref().is_some_and(|links| links.only_calls()) {
+            return Self {
+                span: Span::none(),
+                links: None,
+            };
+        }
+        Self::linked(span(), parts)
     }
 
     fn linked(span: Span, parts: &AgentParts) -> Self {
         let links = parts.spans.clone().filter(|_| !span.is_disabled());
         Self { span, links }
+    }
+
+    /// Adds a text if the tracer keeps texts.
+    fn add_text(&self, attribute: &'static str, text: impl FnOnce() -> String) {
+        if let Some(links) = self.links.as_ref().filter(|links| links.keeps_texts()) {
+            links.add_text(&self.span, attribute, text());
+        }
+    }
+
+    /// Records the messages of a model call, if the tracer keeps texts.
+    pub(crate) fn record_request(&self, messages: impl FnOnce() -> Vec<Arc<Message>>) {
+        self.add_text(
+            "gen_ai.input.messages",
+            || span_texts::messages(&messages()),
+        );
+    }
+
+    /// Records the answer of a model call, if the tracer keeps texts.
+    pub(crate) fn record_answer(&self, text: &str, calls: &[ToolCall]) {
+        self.add_text("gen_ai.output.messages", || span_texts::answer(text, calls));
+    }
+
+    /// Records the result of a tool call, if the tracer keeps texts.
+    pub(crate) fn record_result(&self, text: &str) {
+        self.add_text("gen_ai.tool.call.result", || {
+            span_texts::cut(text).to_owned()
+        });
     }
 
     /// Trace context for the work inside, if the span is traced.

@@ -19,7 +19,7 @@ use allstop_terminal::{Environment, OutputPriority, OutputStreams, Styled, TextR
 use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::args::{CliCommand, StoreArgs};
+use crate::args::{CliCommand, StoreArgs, TRACE_FILE};
 use crate::closed_output::stdout_was_closed;
 use crate::descriptors;
 use crate::error::{CliError, ErrorForm};
@@ -153,13 +153,23 @@ impl ProcessHost {
     /// Opens the exporter of traces, if the flags of the command or the environment name a collector.
     ///
     /// # Errors
-    /// If the URL of the collector is invalid.
+    /// If the URL of the collector is invalid, or the file for the traces cannot be opened.
     pub(crate) fn traced(mut self, command: &CliCommand) -> Result<Self, CliError> {
         if let Some(args) = command.traces() {
             let stderr = self.output.stderr().clone();
-            self.traces = telemetry::open(args, stderr)?;
+            let file = Self::trace_file().filter(|_| command.serves_programs());
+            self.traces = telemetry::open(args, file, stderr)?;
         }
         Ok(self)
+    }
+
+    /// File for the traces, which the SDKs for Copilot name in the environment; `None` if they name another exporter.
+    fn trace_file() -> Option<PathBuf> {
+        let exporter = Self::text_variable("COPILOT_OTEL_EXPORTER_TYPE");
+        let is_file = exporter.is_none_or(|exporter| exporter == "file");
+        Self::text_variable(TRACE_FILE)
+            .filter(|_| is_file)
+            .map(PathBuf::from)
     }
 
     /// Error for a closed standard output.

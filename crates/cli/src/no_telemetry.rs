@@ -1,5 +1,6 @@
 //! Replacement for the module `telemetry` in a build without traces.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tracing::Subscriber;
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Identity;
 
-use crate::args::TraceArgs;
+use crate::args::{TRACE_FILE, TraceArgs};
 use crate::error::CliError;
 
 pub(crate) use self::{NoExecutionSpan as ExecutionSpan, NoTraceExporter as TraceExporter};
@@ -25,6 +26,11 @@ impl NoTraceExporter {
         match *self {}
     }
 
+    #[cfg(feature = "copilot")]
+    pub(crate) fn flush_file(&self) {
+        match *self {}
+    }
+
     pub(crate) fn execution(&self, _task: &Task, _caller: Option<&TraceContext>) -> ExecutionSpan {
         match *self {}
     }
@@ -33,11 +39,13 @@ impl NoTraceExporter {
 /// Refuses the flag that enables traces.
 pub(crate) fn open(
     args: &TraceArgs,
+    file: Option<PathBuf>,
     _stderr: OutputQueue,
 ) -> Result<Option<TraceExporter>, CliError> {
-    match args.collector() {
-        Some(_) => Err(CliError::not_built("--otlp", "otlp")),
-        None => Ok(None),
+    match (args.collector(), file) {
+        (Some(_), _) => Err(CliError::not_built("--otlp", "otlp")),
+        (None, Some(_)) => Err(CliError::not_built(TRACE_FILE, "otlp")),
+        (None, None) => Ok(None),
     }
 }
 

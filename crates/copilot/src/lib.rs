@@ -52,6 +52,7 @@ mod refusal;
 mod request_route;
 mod secret_filter;
 mod server;
+mod shutdown_work;
 mod stored_settings;
 mod sub_agent_settings;
 mod text_only_model;
@@ -59,3 +60,4 @@ mod translate;
 
 pub use connection::{ConnectionAccess, ServedConnectionEnd};
 pub use server::{CopilotOptions, CopilotServer, UNATTENDED_MAX_DEFAULT};
+pub use shutdown_work::ShutdownWork;

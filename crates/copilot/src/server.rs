@@ -22,6 +22,7 @@ use crate::hosted::{HostedSession, SessionWarnings, now};
 pub(crate) use crate::lifecycle::LifecycleKind;
 use crate::lifecycle::{LIFECYCLE_EVENTS_MAX, LifecycleMetadata, SessionLifecycleEvent};
 use crate::secret_filter::SecretFilter;
+use crate::shutdown_work::ShutdownWork;
 use crate::stored_settings::SettingsFile;
 
 /// Default of `unattended_max`. A restarted client returns within seconds. After this time, a turn without a client
@@ -55,6 +56,8 @@ pub struct CopilotOptions {
     /// contains the installed plugins. Both must be closed to the tools of the sessions, because the servers are commands.
     /// `None` if the server stores no settings and no plugins.
     pub settings_file: Option<PathBuf>,
+    /// Work before the answer to `runtime.shutdown`.
+    pub before_shutdown: Option<ShutdownWork>,
 }
 
 impl CopilotOptions {
@@ -67,6 +70,7 @@ impl CopilotOptions {
             auto_model: None,
             sockets: None,
             settings_file: None,
+            before_shutdown: None,
         }
     }
 
@@ -96,6 +100,13 @@ impl CopilotOptions {
     #[must_use]
     pub fn settings_file(mut self, settings_file: impl Into<Option<PathBuf>>) -> Self {
         self.settings_file = settings_file.into();
+        self
+    }
+
+    /// Sets the work before the answer to `runtime.shutdown`.
+    #[must_use]
+    pub fn before_shutdown(mut self, work: impl Into<Option<ShutdownWork>>) -> Self {
+        self.before_shutdown = work.into();
         self
     }
 

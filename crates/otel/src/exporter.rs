@@ -1,5 +1,6 @@
 //! The exporter: the connection between the spans of `tracing` and a collector.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +12,9 @@ use allstop_core::error_chain;
 use allstop_task::Task;
 use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider as _;
-use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_otlp::{Protocol, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{BatchSpanProcessor, SdkTracer, SdkTracerProvider};
+use opentelemetry_sdk::trace::{BatchSpanProcessor, SdkTracer, SdkTracerProvider, SpanExporter};
 use tracing::Subscriber;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::filter_fn;
@@ -22,6 +23,7 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::collector_client::CollectorClient;
 #[cfg(feature = "tasks")]
 use crate::execution_span::ExecutionSpan;
+use crate::file_exporter::{FileExporter, TraceFile};
 use crate::lost_spans::LostSpans;
 use crate::sent_spans::{CountedExporter, CountedProcessor, SentSpans};
 use crate::span_links::OtelLinks;
@@ -32,7 +34,7 @@ const EXPORT_MAX: Duration = Duration::from_secs(5);
 /// Crate with the spans that are exported. Spans of other crates, and all log lines, may contain text of a conversation.
 const TARGET: &str = "allstop_agent";
 
-/// Sends spans to a collector. The SDK has a thread and a bounded queue for this purpose, so a collector delays no work.
+/// Sends spans to a collector, or appends them to a file. The SDK has a thread and a bounded queue for this purpose, so a collector delays no work.
 /// If the queue is full, the SDK drops spans. Clones share the exporter.
 #[derive(Debug, Clone)]
 pub struct TraceExporter {
@@ -40,6 +42,7 @@ pub struct TraceExporter {
     tracer: SdkTracer,
     links: Arc<OtelLinks>,
     sent: Arc<SentSpans>,
+    is_file: bool,
 }
 
 /// An exporter could not be created, for example because the URL of its collector is invalid.
@@ -71,7 +74,7 @@ impl TraceExporter {
         let sent = Arc::new(SentSpans::new(collector, on_lost));
         let client = CollectorClient::new(EXPORT_MAX, Arc::clone(&sent));
         let client = client.map_err(|error| failed(error.into()))?;
-        let exporter = SpanExporter::builder()
+        let exporter = opentelemetry_otlp::SpanExporter::builder()
             .with_http()
             .with_http_client(client)
             .with_protocol(Protocol::HttpBinary)
@@ -79,19 +82,56 @@ impl TraceExporter {
             .with_timeout(EXPORT_MAX)
             .build();
         let exporter = exporter.map_err(|error| failed(error.into()))?;
+        Ok(Self::with(exporter, "allstop", OtelLinks::default(), sent))
+    }
+
+    /// Creates an exporter that appends the spans to a file, as lines of JSON. Only turns, model calls and tool calls
+    /// have spans.
+    ///
+    /// `on_lost` gets the first loss of spans, as in [`TraceExporter::new`].
+    ///
+    /// # Errors
+    /// If the file cannot be opened or created.
+    pub fn to_file(
+        file: TraceFile,
+        on_lost: impl Fn(&LostSpans) + Send + Sync + 'static,
+    ) -> Result<Self, ExporterError> {
+        let name = file.path.display().to_string();
+        let exporter = FileExporter::open(&file.path).map_err(|error| ExporterError {
+            collector: name.clone(),
+            source: error.into(),
+        })?;
+        let links = OtelLinks {
+            keeps_texts: file.keeps_texts,
+            only_calls: true,
+        };
+        let sent = Arc::new(SentSpans::new(&name, on_lost));
+        Ok(Self {
+            is_file: true,
+            ..Self::with(exporter, file.source, links, sent)
+        })
+    }
+
+    fn with(
+        exporter: impl SpanExporter + 'static,
+        source: impl Into<Cow<'static, str>>,
+        links: OtelLinks,
+        sent: Arc<SentSpans>,
+    ) -> Self {
         let exporter = CountedExporter::new(exporter, Arc::clone(&sent));
         let batches = BatchSpanProcessor::builder(exporter).build();
         let provider = SdkTracerProvider::builder()
             .with_span_processor(CountedProcessor::new(batches, Arc::clone(&sent)))
             .with_resource(resource())
             .build();
-        let tracer = provider.tracer("allstop");
-        Ok(Self {
+        let tracer = provider.tracer(source);
+        Self {
             provider,
             tracer,
-            links: Arc::new(OtelLinks),
+            links: Arc::new(links),
             sent,
-        })
+            is_file: false,
+        }
     }
 
     /// Layer that makes spans of `tracing` spans of the exporter.
@@ -121,6 +161,15 @@ impl TraceExporter {
     #[cfg(feature = "tasks")]
     pub fn execution(&self, task: &Task, caller: Option<&TraceContext>) -> ExecutionSpan {
         ExecutionSpan::begin(&self.tracer, task, caller)
+    }
+
+    /// Writes the ended spans to the file of [`TraceExporter::to_file`]. Without a file, does nothing: a collector may need
+    /// seconds. Blocks the thread.
+    pub fn flush_file(&self) {
+        if self.is_file {
+            // Lost spans are counted, so the result adds nothing.
+            let _flushed = self.provider.force_flush();
+        }
     }
 
     /// Sends the remaining spans, for at most `max`, and reports lost spans. Blocks the thread. Spans that end later are

@@ -1,6 +1,7 @@
 //! Traces of agents and tasks over OTLP: turns, steps, model calls, tool calls, hooks and guardrails, with the attributes of
 //! the [semantic conventions for generative AI](https://opentelemetry.io/docs/specs/semconv/gen-ai/), and stops with the
-//! states of their receipts. No span contains text of prompts, answers, arguments, results or errors.
+//! states of their receipts. No span contains text of prompts, answers, arguments, results or errors, except in a
+//! [`TraceFile`] that keeps texts.
 //!
 //! ```
 //! use std::time::Duration;
@@ -28,6 +29,7 @@ mod collector_client;
 #[cfg(feature = "tasks")]
 mod execution_span;
 mod exporter;
+mod file_exporter;
 mod lost_spans;
 mod sent_spans;
 mod span_links;
@@ -35,4 +37,5 @@ mod span_links;
 #[cfg(feature = "tasks")]
 pub use execution_span::ExecutionSpan;
 pub use exporter::{ExporterError, TraceExporter};
+pub use file_exporter::TraceFile;
 pub use lost_spans::LostSpans;

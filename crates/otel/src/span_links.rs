@@ -12,8 +12,13 @@ use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 /// Links of the layer of `tracing-opentelemetry`.
-#[derive(Debug)]
-pub(crate) struct OtelLinks;
+#[derive(Debug, Default)]
+pub(crate) struct OtelLinks {
+    /// True if spans contain texts of the conversation.
+    pub(crate) keeps_texts: bool,
+    /// True if only turns, model calls and tool calls have spans.
+    pub(crate) only_calls: bool,
+}
 
 impl SpanLinks for OtelLinks {
     fn set_parent(&self, span: &Span, parent: &TraceContext) {
@@ -27,6 +32,18 @@ impl SpanLinks for OtelLinks {
 
     fn end(&self, span: &Span) {
         span.context().span().end();
+    }
+
+    fn keeps_texts(&self) -> bool {
+        self.keeps_texts
+    }
+
+    fn add_text(&self, span: &Span, attribute: &'static str, text: String) {
+        span.set_attribute(attribute, text);
+    }
+
+    fn only_calls(&self) -> bool {
+        self.only_calls
     }
 }
 

@@ -131,3 +131,55 @@ async fn tool_gets_the_context_of_the_message_without_a_subscriber() {
     assert_eq!(*traces.lock(), [TraceContext::new(CALLER)]);
     assert!(links.0.lock().is_empty());
 }
+
+/// Keeps the texts of the spans.
+#[derive(Debug, Default)]
+struct KeptTexts(Mutex<Vec<(String, String)>>);
+
+impl SpanLinks for KeptTexts {
+    fn set_parent(&self, _span: &Span, _parent: &TraceContext) {}
+
+    fn trace_of(&self, _span: &Span) -> Option<TraceContext> {
+        None
+    }
+
+    fn end(&self, _span: &Span) {}
+
+    fn keeps_texts(&self) -> bool {
+        true
+    }
+
+    fn add_text(&self, _span: &Span, attribute: &'static str, text: String) {
+        self.0.lock().push((attribute.to_owned(), text));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tracer_with_texts_gets_messages_answers_arguments_and_results() {
+    let _spans = tracing::subscriber::set_default(tracing_subscriber::registry());
+    let links = Arc::new(KeptTexts::default());
+    let call = Reply::text("Let me see.").call("look", json!({ "at": "x" }));
+    let model = model(vec![call, Reply::text("Done.")]);
+    let tool = ToolFn::new("look", |_| async { "seen".to_owned() });
+    let agent = agent(&model)
+        .tools(tools(vec![tool]))
+        .spans(Arc::clone(&links) as _)
+        .build();
+    let request = RunRequest::new(history().await, Prompt::from("go"));
+    let scope = root();
+    let run = agent.start(&scope, request, EventSink::none());
+    let (turn, _) = ended(run.finish().await.expect("the engine does not panic"));
+    assert_eq!(turn.stop_reason, StopReason::Completed);
+    let texts = links.0.lock().clone();
+    let attributes: Vec<_> = texts.iter().map(|(attribute, _)| &**attribute).collect();
+    let (input, output) = ("gen_ai.input.messages", "gen_ai.output.messages");
+    let (arguments, result) = ("gen_ai.tool.call.arguments", "gen_ai.tool.call.result");
+    assert_eq!(
+        attributes,
+        [input, output, arguments, result, input, output]
+    );
+    assert_eq!(texts[2].1, r#"{"at":"x"}"#);
+    assert_eq!(texts[3].1, "seen");
+    assert!(texts[1].1.contains("tool_call"), "{}", texts[1].1);
+    assert!(texts[4].1.contains("tool_call_response"), "{}", texts[4].1);
+}

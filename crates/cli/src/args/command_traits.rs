@@ -42,6 +42,15 @@ impl CliCommand {
         }
     }
 
+    /// True for the server of programs that use a Copilot SDK.
+    pub(crate) fn serves_programs(&self) -> bool {
+        #[cfg(feature = "copilot")]
+        if let Self::Copilot(_) = self {
+            return true;
+        }
+        false
+    }
+
     /// True if the command runs agents, whose tools start other programs.
     pub(crate) fn runs_agents(&self) -> bool {
         match self {

@@ -64,7 +64,7 @@ pub(crate) use serve_access::ServeAccessArgs;
 pub(crate) use sessions::{PruneLimits, SessionsAction, SessionsArgs, SessionsCommand};
 pub(crate) use store::{StoreAction, StoreArgs, StoreCommandArgs};
 pub(crate) use tasks::{SERVER_DEFAULT, TasksArgs, TasksCommand};
-pub(crate) use traces::TraceArgs;
+pub(crate) use traces::{TRACE_FILE, TraceArgs};
 pub(crate) use variables::run_variables;
 #[cfg(feature = "nats")]
 pub(crate) use worker::{WorkerArgs, WorkersAction, WorkersArgs};

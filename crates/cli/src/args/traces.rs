@@ -2,6 +2,9 @@
 
 use clap::Args;
 
+/// Environment variable with the file for the traces of a program that uses a Copilot SDK.
+pub(crate) const TRACE_FILE: &str = "COPILOT_OTEL_FILE_EXPORTER_PATH";
+
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TraceArgs {
     /// URL of an OpenTelemetry collector for traces over HTTP (`http://127.0.0.1:4318`): turns, model calls and tool

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_copilot::{ConnectionAccess, CopilotOptions, CopilotServer};
+use allstop_copilot::{ConnectionAccess, CopilotOptions, CopilotServer, ShutdownWork};
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_jsonrpc::FrameError;
 use allstop_runtime::{ModelChoice, System, SystemOptions};
@@ -177,6 +177,10 @@ async fn open(
         .default_answer(unasked(&args))
         .auto_model(args.auto_model.as_deref().map(Arc::from))
         .sockets(host.sockets.clone())
+        .before_shutdown(host.traces.clone().map(|traces| {
+            // Some SDKs kill the process after the answer to its shutdown.
+            ShutdownWork::new(move || traces.flush_file())
+        }))
         .settings_file(
             settings_folder
                 .as_ref()

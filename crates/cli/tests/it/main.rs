@@ -88,3 +88,4 @@ mod tasks;
 mod tasks_hostile;
 mod telemetry;
 mod terminal_text;
+mod trace_file;

@@ -59,7 +59,9 @@ mod user_settings;
 mod workspace;
 mod workspace_diff;
 
+use allstop_core::receipt::ItemKind;
 use allstop_jsonrpc::RpcError;
+use allstop_scope::WorkSpec;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -202,8 +204,25 @@ const FAMILIES: &[(&str, BeginFamily)] = &[
     reason = "the table of methods has this type"
 )]
 fn shutdown(cx: &MethodCx<'_>, _params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
-    cx.server.request_shutdown();
-    Ok(MethodAnswer::Now(Ok(Value::Object(Map::new()))))
+    let answer = Value::Object(Map::new());
+    let server = cx.server.clone();
+    let Some(work) = server.options().before_shutdown.clone() else {
+        server.request_shutdown();
+        return Ok(MethodAnswer::Now(Ok(answer)));
+    };
+    let spec = WorkSpec::new(ItemKind::Thread, "last work of the server");
+    let scope = server.connections().clone();
+    // The thread requests the shutdown, also if the client does not wait for the answer.
+    let working = scope.spawn_blocking(spec, move |_cx| {
+        work.run();
+        server.request_shutdown();
+    });
+    Ok(method::later(async move {
+        if let Ok(working) = working {
+            let _ended_or_lost = working.await;
+        }
+        Ok(answer)
+    }))
 }
 
 /// Begins the method of a request.

@@ -1,11 +1,14 @@
 //! Sessions that are opened, closed and deleted concurrently.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use allstop_copilot::ShutdownWork;
 use allstop_tools::PermissionAnswer;
 use serde_json::{Value, json};
 
-use crate::support::TestServer;
+use crate::support::{TestServer, test_options};
 
 const HELLO: &str = "turns: [{replies: [{text: Hello.}]}]";
 
@@ -301,4 +304,17 @@ async fn second_resume_of_a_client_changes_nothing() {
         let of_kind = of_kind.filter(|message| message["params"]["event"]["type"] == kind);
         assert_eq!(of_kind.count(), expected, "{kind}");
     }
+}
+
+#[tokio::test]
+async fn work_before_the_shutdown_precedes_its_answer() {
+    let is_done = Arc::new(AtomicBool::new(false));
+    let done = Arc::clone(&is_done);
+    let work = ShutdownWork::new(move || done.store(true, Ordering::SeqCst));
+    let options = test_options().before_shutdown(work);
+    let server = TestServer::with_options("", HELLO, options).await;
+    let mut client = server.client();
+    client.request("runtime.shutdown", &json!({})).await;
+    assert!(is_done.load(Ordering::SeqCst));
+    server.stop().await;
 }

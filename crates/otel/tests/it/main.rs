@@ -1,5 +1,7 @@
 //! A program with the library exports the spans of a stopped run, and learns of lost spans.
 
+mod file;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};

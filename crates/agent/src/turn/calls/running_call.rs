@@ -104,10 +104,14 @@ struct CallSpan {
 impl CallSpan {
     fn record_end(&self, end: &ToolCallEnd) {
         match end {
-            ToolCallEnd::Returned(Err(error)) => self.span.record_error_kind(error.outcome),
+            ToolCallEnd::Returned(Err(error)) => {
+                self.span.record_error_kind(error.outcome);
+                self.span.record_result(&error.message);
+            }
             ToolCallEnd::Panicked => self.span.record_error("panic"),
             ToolCallEnd::StoppedAlone(receipt, _) => self.span.record_quiet(receipt),
-            ToolCallEnd::Returned(Ok(_)) | ToolCallEnd::TurnStopped(_) => {}
+            ToolCallEnd::Returned(Ok(output)) => self.span.record_result(&output.content),
+            ToolCallEnd::TurnStopped(_) => {}
         }
     }
 }

@@ -60,11 +60,13 @@ impl RunningTurn<'_> {
                 return Err(self.fail_model(error, spent)?);
             }
             let span = WorkSpan::model_call(self.parts(), attempt);
+            span.record_request(|| self.view.apply(&self.draft.request_messages()));
             let attempted = self.attempt(step).instrument(span.span.clone()).await;
             let (error, usage) = match attempted {
                 ModelAttempt::Answered(mut answer) => {
                     span.record_usage(answer.usage);
                     span.record_finish(answer.finish, !answer.calls.is_empty());
+                    span.record_answer(&answer.text, &answer.calls);
                     answer.usage += spent;
                     self.cx.controls.meter_model(answer.usage);
                     return Ok(answer);
