@@ -15,7 +15,7 @@ The SDK passes --headless or --server, and the flags below it. Flags for GitHub 
 the model and the provider; the defaults are the flags of this command and the configuration.
 
 Exit codes:
-  0 the client disconnected or requested a shutdown · 1 error · 2 usage error · 143 SIGTERM · 129 SIGHUP
+  0 the client disconnected or requested a shutdown · 1 error · 2 usage error · 130 Ctrl-C · 143 SIGTERM · 129 SIGHUP
 
 Examples:
   allstop copilot --stdio
@@ -87,7 +87,7 @@ pub(crate) struct SdkArgs {
     /// Seconds after which an idle session is closed; Allstop closes no idle session
     #[arg(long, value_name = "SECONDS")]
     pub(crate) session_idle_timeout: Option<u64>,
-    /// Remote control
+    /// Remote control by GitHub; has no effect
     #[arg(long)]
     pub(crate) remote: bool,
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use allstop_runtime::config::is_http_url;
 use clap::{Args, Subcommand};
 
 #[cfg(feature = "mcp-server")]
@@ -79,7 +80,7 @@ pub(crate) struct McpAddArgs {
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]
     pub(crate) command: Vec<String>,
     /// URL of a running server with streamable HTTP
-    #[arg(long, conflicts_with_all = ["command", "env", "inherit_env"])]
+    #[arg(long, conflicts_with_all = ["command", "env", "inherit_env"], value_parser = http_url)]
     pub(crate) url: Option<String>,
     /// Environment variable to set for the command; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
@@ -90,6 +91,14 @@ pub(crate) struct McpAddArgs {
     /// Environment variable that holds the bearer token for the URL
     #[arg(long, value_name = "NAME", requires = "url")]
     pub(crate) bearer_token_env: Option<String>,
+}
+
+fn http_url(text: &str) -> Result<String, String> {
+    if is_http_url(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("it does not begin with http:// or https://".to_owned())
+    }
 }
 
 fn assignment(text: &str) -> Result<(String, String), String> {

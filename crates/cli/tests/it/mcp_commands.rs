@@ -42,6 +42,9 @@ fn servers_are_added_and_removed_and_comments_stay() {
     assert_eq!(mcp(&place, "remove tickets").code, 2);
     assert!(!fs::read_to_string(&file).unwrap().contains("servers."));
     assert_eq!(mcp(&place, "add a__b -- x").code, 2);
+    let refused = mcp(&place, "add tickets --url tickets.example.com");
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.stderr.contains("http://"), "{refused:?}");
 }
 
 /// Regression: of twelve changes at the same moment, three were in the file.

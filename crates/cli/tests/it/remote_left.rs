@@ -141,6 +141,10 @@ fn session_of_a_process_without_a_socket_here_is_named() {
     assert_eq!(stopped.code, 1, "{stopped:?}");
     assert!(stopped.stderr.contains(said), "{stopped:?}");
     assert!(!stopped.stdout.contains("nothing to stop"), "{stopped:?}");
+    // Regression: the error was "no session is open".
+    let stopped = on_store(&place, "stop last");
+    assert_eq!(stopped.code, 1, "{stopped:?}");
+    assert!(stopped.stderr.contains(said), "{stopped:?}");
     assert_eq!(running.end_by(Signal::INT).code, 130);
 }
 

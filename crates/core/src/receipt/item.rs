@@ -227,6 +227,17 @@ pub struct ReceiptItem {
 }
 
 impl ReceiptItem {
+    /// The item in a list of running work that no stop has asked to end.
+    #[must_use]
+    pub fn not_asked(mut self) -> Self {
+        if let ItemState::StillRunning { why } = &mut self.state
+            && *why != NotStoppedReason::OutsideExtent
+        {
+            *why = NotStoppedReason::NotAsked;
+        }
+        self
+    }
+
     /// Creates an item with these values. All optional fields are empty.
     pub fn new(
         kind: ItemKind,

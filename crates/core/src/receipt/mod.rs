@@ -209,14 +209,8 @@ impl Receipt {
     }
 
     /// Creates the receipt of a dry run. The items are all running work of the extent.
-    pub fn of_preview(request: StopInfo, mut items: Vec<ReceiptItem>) -> Self {
-        for item in &mut items {
-            if let ItemState::StillRunning { why } = &mut item.state
-                && *why != NotStoppedReason::OutsideExtent
-            {
-                *why = NotStoppedReason::NotAsked;
-            }
-        }
+    pub fn of_preview(request: StopInfo, items: Vec<ReceiptItem>) -> Self {
+        let items: Vec<_> = items.into_iter().map(ReceiptItem::not_asked).collect();
         Self {
             preview: true,
             cancel_observed: false,

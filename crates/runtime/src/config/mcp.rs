@@ -9,6 +9,15 @@ use super::command_text;
 use allstop_core::HumanDuration;
 use allstop_tools::mcp::OnIgnoredCancel;
 
+/// True if the URL has a scheme that MCP servers use: `http` or `https`.
+pub fn is_http_url(url: &str) -> bool {
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| {
+        let mut known = ["http", "https"].iter();
+        known.any(|known| scheme.eq_ignore_ascii_case(known))
+    })
+}
+
 /// MCP servers: servers of tools that use the Model Context Protocol.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

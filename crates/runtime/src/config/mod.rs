@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 pub use agents::AgentsConfig;
 pub use error::ConfigError;
 pub use hooks::{COMMAND_TIMEOUT_DEFAULT, GuardrailConfig, HookConfig, HookMoment};
-pub use mcp::{McpConfig, McpLoginSection, McpServerSection};
+pub use mcp::{McpConfig, McpLoginSection, McpServerSection, is_http_url};
 pub use mcp_json::{McpJsonFile, UnusableServer};
 pub use price::PriceConfig;
 pub use project::{ProjectFile, ProjectFileSearch};

@@ -14,7 +14,7 @@ use allstop_tools::mcp::{
 
 use super::hidden::without_exempted;
 use super::options::SystemOptions;
-use crate::config::{Config, McpLoginSection, McpServerSection, UnusableServer};
+use crate::config::{Config, McpLoginSection, McpServerSection, UnusableServer, is_http_url};
 use crate::error::{StartError, StartErrorKind};
 
 /// Label of the servers' scope. The scope is a child of the process's scope. A stop of a turn or of a session therefore
@@ -290,13 +290,7 @@ fn transport(section: &McpServerSection, keys: &KeyLookup) -> Result<McpTranspor
                 .collect(),
         }),
         (None, Some(url)) if !of_command => {
-            let scheme = url.split_once("://").map(|(scheme, _)| scheme);
-            let is_http = |scheme: &str| {
-                ["http", "https"]
-                    .iter()
-                    .any(|known| scheme.eq_ignore_ascii_case(known))
-            };
-            if !scheme.is_some_and(is_http) {
+            if !is_http_url(url) {
                 return Err("its `url` does not begin with http:// or https://".to_owned());
             }
             let mut headers: Vec<(String, String)> = section.headers.clone().into_iter().collect();

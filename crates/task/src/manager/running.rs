@@ -27,7 +27,12 @@ impl TaskManager {
         let tasks = executions.into_iter().map(|(id, execution)| RunningTask {
             id,
             age: execution.age(),
-            work: execution.scope().running(),
+            work: execution
+                .scope()
+                .running()
+                .into_iter()
+                .map(ReceiptItem::not_asked)
+                .collect(),
         });
         tasks.collect()
     }

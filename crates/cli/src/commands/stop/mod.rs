@@ -161,7 +161,7 @@ async fn stop_one(
             // If a process did not answer, it may have this session open. So its error is reported.
             Err(error) => Err(match asked.silent.first() {
                 Some(silent) => CliError::failure(silent.to_string()),
-                None if given == LAST => no_session(&[]),
+                None if given == LAST && error.is_not_found() => no_session(&[]),
                 None => error,
             }),
         };

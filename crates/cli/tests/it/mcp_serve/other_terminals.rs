@@ -38,6 +38,8 @@ fn command_is_listed_and_stopped_by_its_id() {
     let listed = json(&allstop(&place, "ps --json").ok());
     assert_eq!(listed["commands"][0]["command_id"], id, "{listed}");
     assert_eq!(listed["sessions"], json!([]));
+    let work = &listed["commands"][0]["work"][1];
+    assert_eq!(work["why"], "not_asked", "{listed:#}");
     let preview = json(&allstop(&place, &format!("stop {id} --preview --json")).ok());
     assert_eq!(
         preview["receipt"]["items"][1]["state"], "still_running",
