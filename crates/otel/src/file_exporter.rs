@@ -1,8 +1,8 @@
 //! Exporter that writes spans to a file, as lines of JSON.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -34,6 +34,10 @@ pub(crate) struct FileExporter {
 
 impl FileExporter {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        // The open of a pipe waits for a reader.
+        if fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
+            return Err(io::Error::other("it is a pipe: name a file"));
+        }
         let mut options = OpenOptions::new();
         // The spans may contain texts of the conversation.
         let file = options.append(true).create(true).mode(0o600).open(path)?;

@@ -172,6 +172,13 @@ impl RunningCommand {
         self.process.handle().status().borrow().keeper_lost_note()
     }
 
+    /// True if all processes of the command have ended, and no stop had sent a signal before.
+    pub(crate) fn ended_by_itself(&self) -> bool {
+        let handle = self.process.handle();
+        // The proof comes first: a signal after the proof does not count.
+        handle.emptiness().is_some() && handle.strongest_signal().is_none()
+    }
+
     /// Returns the descendants that still run a short time after the command's exit.
     ///
     /// # Cancel safety

@@ -157,8 +157,14 @@ pub(super) async fn unreported_sessions(
         }
         let state = match read_session(log, &summary.id).await {
             Ok((state, None)) => state,
-            // A process has opened the session since the list was read.
-            Ok((_, Some(_))) => continue,
+            // A process has opened the session since the list was read, for example another `allstop stop`.
+            Ok((_, Some(owner))) => {
+                if !asked.contains(&ProcessNumber::of(&owner)) {
+                    let (id, pid) = (summary.id, owner.pid);
+                    unreported.unreachable.push(UnreachableSession { id, pid });
+                }
+                continue;
+            }
             Err(error) => {
                 unreported.add_unreadable(&summary.id, &error);
                 continue;

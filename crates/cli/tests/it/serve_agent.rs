@@ -457,6 +457,40 @@ fn files_with_secrets_that_the_flags_name_are_out_of_reach_of_the_agent() {
     assert_eq!(shown["calls"][0]["is_error"], true, "{shown:#}");
 }
 
+/// Regression: the receipt of a stop just after the restart was quiet, while the processes of the task ran. The stop came
+/// before the task had failed because of the crash.
+#[test]
+fn early_stop_of_a_task_of_a_killed_server_ends_its_processes() {
+    let place = Place::new();
+    let script = place.script(
+        "replies: [{calls: [{tool: shell, arguments: {command: \"sleep 600 & echo x > begun; wait\"}}]}]",
+    );
+    let serve = || Server::start_with(&place, &format!("--model {script} --yes"));
+    let server = serve();
+    let task = send(&server, "m1", "hello", None, true);
+    let id = id_of(&task);
+    let begun = place.work().join("begun");
+    eventually("the command runs", || begun.exists().then_some(()));
+    server.running.end_with_keeper(&place);
+    let server = serve();
+    let answer = server.request(&format!("POST /tasks/{id}:cancel"), "{}");
+    let (status, body) = answer.expect("an answer");
+    assert_eq!(status, 200, "{body}");
+    let task: Value = serde_json::from_str(&body).expect("JSON");
+    let of_stop = &task["metadata"]["https://allstop.dev/a2a/receipt/v1"];
+    let receipt = of_stop.get("leftWork").unwrap_or(&of_stop["receipt"]);
+    assert_eq!(receipt["quiet"], true, "{task:#}");
+    let items = receipt["items"].as_array().expect("items");
+    let stopped = items.iter().find(|item| item["id"] == "bg_1");
+    assert!(
+        stopped.is_some_and(|item| item["state"] == "stopped"),
+        "{task:#}"
+    );
+    assert!(!sleeps(&place), "{task:#}");
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+    place.assert_nothing_runs();
+}
+
 /// The server and the keeper of a command are killed together. Regression: the preview of a stop answered
 /// `already_ended` and `quiet: true`, while the processes of the task ran.
 #[test]

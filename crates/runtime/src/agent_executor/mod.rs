@@ -209,11 +209,17 @@ impl Canceler for AgentExecutor {
                     };
                     turn.stop(&cx).await
                 }
-                None if is_cut_off(&cx) => {
+                None => {
+                    if !inner.tasks.has(&cx.task.id) {
+                        inner.stop_left_turn(&cx).await;
+                    }
                     let log = inner.sessions.log();
-                    end_of_earlier_process(log, &cx.task, &cx.cause).await
+                    if is_cut_off(&cx) {
+                        end_of_earlier_process(log, &cx.task, &cx.cause).await
+                    } else {
+                        Vec::new()
+                    }
                 }
-                None => Vec::new(),
             };
             for event in events {
                 // If this write fails, the task manager ends the task.

@@ -40,6 +40,11 @@ impl TaskSessions {
         sessions.insert(task, entry);
     }
 
+    /// True if the turn of the task has begun in this process.
+    pub(super) fn has(&self, task: &TaskId) -> bool {
+        self.0.lock().contains_key(task)
+    }
+
     /// Marks the end of a task. A task with running work stays in the list.
     pub(super) fn end(&self, task: &TaskId) {
         let mut sessions = self.0.lock();

@@ -70,7 +70,9 @@ impl ShellTool {
         }
         let exit = running.exit().await.map_err(ToolError::new)?;
         let left = running.left_over().await;
-        if let Some(cause) = scope.cause() {
+        if let Some(cause) = scope.cause()
+            && !running.ended_by_itself()
+        {
             // A stop covers the leftover processes, so they do not become background work.
             return Err(stopped(&output, &cause));
         }

@@ -40,6 +40,30 @@ async fn stop(session: &Session) -> Arc<Receipt> {
         .await
 }
 
+/// Regression: the call of a command that ended by itself just before the signal of a stop reported a stop, and the
+/// receipt listed the call as finished.
+#[tokio::test(flavor = "multi_thread")]
+async fn command_that_ends_before_its_signal_has_a_result() {
+    let session = Session::new();
+    let command = "touch begun; while [ ! -e go ]; do sleep 0.01; done; echo done";
+    let (_scope, call) = start(&session, "shell", json!({"command": command}));
+    wait_until("it runs", || session.path("begun").exists()).await;
+    let request = StopRequest::new(Extent::Turn, Cause::new(CauseKind::User));
+    // The stop covers the call, and has sent no signal yet.
+    let targets = std::slice::from_ref(&session.turn);
+    let accepted = session.turn.accept_stop_of(targets, request);
+    session.put("go", "");
+    let answer = call.await.unwrap().unwrap();
+    assert_eq!(&*answer.content, "done\n");
+    let receipt = accepted.begin().receipt().await;
+    let states: Vec<_> = receipt
+        .items()
+        .iter()
+        .map(|item| item.state.as_str())
+        .collect();
+    assert_eq!(states, ["finished"], "{receipt:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn shell_tree_that_ignores_sigterm_is_gone_at_the_receipt() {
     let session = Session::new();
