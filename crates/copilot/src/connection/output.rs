@@ -190,14 +190,14 @@ mod tests {
             queue.message(body).await.expect("it is open");
         }
         queue.close();
-        let mut writes = Writes::default();
-        writer.write_to(&mut writes).await.expect("it works");
+        let mut written = Writes::default();
+        writer.write_to(&mut written).await.expect("it works");
         let frames = [
             encode_frame(b"{}"),
             encode_frame(b"[1]"),
             encode_frame(b"[2]"),
         ];
-        assert_eq!(writes.1, frames.concat());
-        assert_eq!(writes.0, 1);
+        assert_eq!(written.1, frames.concat());
+        assert_eq!(written.0, 1);
     }
 }

@@ -128,6 +128,14 @@ fn settings_of(choice: &SessionChoice, folder: &Path) -> FixedSettings {
     }
 }
 
+/// Returns the facts that the clients know. A session that is opened again keeps them.
+fn facts_of(before: Option<&HostedSession>, state: &WorkspaceState) -> Arc<ClientFacts> {
+    before.map_or_else(
+        || Arc::new(ClientFacts::with_notes(state.model_changes())),
+        |before| Arc::clone(&before.facts),
+    )
+}
+
 /// Returns the hooks of the session: the filter of secret values, those of the clients, and the start of the plugins'
 /// servers.
 fn hooks_of(
@@ -328,10 +336,7 @@ impl HostedSession {
             attached_clients,
             declined: DeclinedQuestions::default(),
             form_client: Mutex::new(None),
-            facts: before.map_or_else(
-                || Arc::new(ClientFacts::with_notes(state.model_changes())),
-                |before| Arc::clone(&before.facts),
-            ),
+            facts: facts_of(before, &state),
             state,
             files,
             pending: UnansweredRequests::default(),

@@ -233,22 +233,22 @@ async fn disabled_plugin_has_no_servers() {
     assert_eq!(greet(&mut client).await["success"], true);
 }
 
-/// Another server of the user may change the settings after a session was opened.
+/// Another server of the user may edit the settings after a session was opened.
 #[tokio::test]
 async fn servers_start_only_if_the_plugin_is_still_enabled() {
     let disabled = |text: &str| text.replace("\"enabled\": true", "\"enabled\": false");
     let broken = |text: &str| text[..text.len() / 2].to_owned();
-    let changes: [&dyn Fn(&str) -> String; 2] = [&disabled, &broken];
-    for change in changes {
+    let edits: [&dyn Fn(&str) -> String; 2] = [&disabled, &broken];
+    for edit in edits {
         let server = server().await;
         let mut client = server.client();
         install(&mut client, &plugin(&server)).await;
         client.create("s", &json!({})).await;
         let file = server.folder().join("settings/settings.json");
         let text = fs::read_to_string(&file).expect("a file");
-        let changed = change(&text);
-        assert_ne!(changed, text);
-        fs::write(&file, changed).expect("a file");
+        let edited = edit(&text);
+        assert_ne!(edited, text);
+        fs::write(&file, edited).expect("a file");
         assert_eq!(greet(&mut client).await["success"], false);
         assert!(!marker(&server, "a").exists() && !marker(&server, "b").exists());
     }

@@ -92,7 +92,7 @@ pub(super) async fn end_of_earlier_process(
 }
 
 /// Reads the turn of a task, whose session may still be open in a lost process.
-pub(super) async fn turn_in_log(log: &dyn Log, task: &Task) -> Result<LoggedTurn, ExecutorError> {
+async fn turn_in_log(log: &dyn Log, task: &Task) -> Result<LoggedTurn, ExecutorError> {
     let id = session_id_of(&task.context_id)?;
     let answer = committed_answer(log, &id, &message_id_of(&task.id)).await;
     Ok(match answer.map_err(|error| failed(&error))? {

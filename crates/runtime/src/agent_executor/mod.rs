@@ -200,25 +200,22 @@ impl Canceler for AgentExecutor {
     fn cancel(&self, cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>> {
         let inner = Arc::clone(&self.inner);
         async move {
-            let events = match inner.waiting.take(&cx.task.id) {
-                Some(turn) => {
-                    let turn = StoppingTurn {
-                        inner: &inner,
-                        task: &cx.task.id,
-                        turn: Some(turn),
-                    };
-                    turn.stop(&cx).await
+            let events = if let Some(turn) = inner.waiting.take(&cx.task.id) {
+                let turn = StoppingTurn {
+                    inner: &inner,
+                    task: &cx.task.id,
+                    turn: Some(turn),
+                };
+                turn.stop(&cx).await
+            } else {
+                if !inner.tasks.has(&cx.task.id) {
+                    inner.sessions.stop_left_turn(&cx).await;
                 }
-                None => {
-                    if !inner.tasks.has(&cx.task.id) {
-                        inner.stop_left_turn(&cx).await;
-                    }
+                if is_cut_off(&cx) {
                     let log = inner.sessions.log();
-                    if is_cut_off(&cx) {
-                        end_of_earlier_process(log, &cx.task, &cx.cause).await
-                    } else {
-                        Vec::new()
-                    }
+                    end_of_earlier_process(log, &cx.task, &cx.cause).await
+                } else {
+                    Vec::new()
                 }
             };
             for event in events {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use allstop_core::Receipt;
 use allstop_core::receipt::ReceiptItem;
-use allstop_log::{SessionError, read_session_end};
+use allstop_log::{LoggedAnswer, SessionError, committed_answer, read_session_end};
 use allstop_scope::StopRequest;
 use allstop_session::Session;
 use allstop_session::orphan_scan::settled_work;
@@ -13,9 +13,7 @@ use allstop_session::orphan_search::OrphanSearch;
 use allstop_session::orphaned_calls::settled_orphaned_calls;
 use allstop_task::{CancelCx, Task};
 
-use super::AgentExecutorInner;
 use super::context_sessions::{ContextSessions, session_id_of};
-use super::logged_turn::{LoggedTurn, turn_in_log};
 use super::task_sessions::{message_id_of, work_of};
 
 /// Session of an ended task whose orphaned work a stop has to end.
@@ -28,16 +26,19 @@ pub(super) enum OrphanSession {
     NotOpened(Vec<ReceiptItem>),
 }
 
-impl AgentExecutorInner {
+impl ContextSessions {
     /// Stops the work that a turn of an earlier process has left, and adds the receipt to the receipt of the task. The
     /// execution was stopped before it continued the turn, so no other stop covers this work.
     pub(super) async fn stop_left_turn(&self, cx: &CancelCx) {
-        let logged = turn_in_log(self.sessions.log(), &cx.task).await;
-        if !matches!(logged, Ok(LoggedTurn::NotCommitted(_))) {
+        let Ok(id) = session_id_of(&cx.task.context_id) else {
+            return;
+        };
+        let logged = committed_answer(self.log(), &id, &message_id_of(&cx.task.id)).await;
+        if !matches!(logged, Ok(LoggedAnswer::NotCommitted(_))) {
             return;
         }
         let target = work_of(&cx.task.id);
-        let receipt = match self.sessions.session(&cx.task.context_id).await {
+        let receipt = match self.session(&cx.task.context_id).await {
             Ok(session) => {
                 session.check_orphaned_work().await;
                 let stop = session.stop(&target, cx.cause.clone());
@@ -46,7 +47,7 @@ impl AgentExecutorInner {
             Err(error) => {
                 tracing::warn!(%error, "the left work of a stopped task cannot be stopped");
                 let request = StopRequest::new(target.extent(), cx.cause.clone());
-                let info = self.sessions.scope().stop_info(&request);
+                let info = self.scope().stop_info(&request);
                 let left = OrphanSearch::unsearched(message_id_of(&cx.task.id));
                 Arc::new(Receipt::already_ended(info, left.items()))
             }
@@ -55,9 +56,7 @@ impl AgentExecutorInner {
             cx.receipts.add(receipt);
         }
     }
-}
 
-impl ContextSessions {
     /// Receipt items for the orphaned work of a task.
     ///
     /// # Cancel safety
