@@ -228,6 +228,7 @@ fn stop_of_an_ended_command_returns_its_receipt() {
     let again = user.report("stop", &json!({"id": exited["id"]}));
     assert_eq!(again, exited);
     let started = user.report("background", &json!({"command": place.sleeper()}));
+    wait_for_sleeper(&place);
     let first = user.report("stop", &json!({"id": started["id"]}));
     let second = user.report("stop", &json!({"id": started["id"], "force": true}));
     assert_eq!(first, second);
