@@ -192,14 +192,18 @@ pub(super) async fn unreported_sessions(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use allstop_core::process::ProcessIdentity;
     use allstop_core::record::{SessionRecord, TurnOrigin};
     use allstop_core::{Timestamp, TurnNumber};
+    use allstop_log::{LogError, LogFuture, LogWrapper, MemoryLog, SessionWriter, StreamName};
     use allstop_process::this_process;
+    use allstop_scope::RootOptions;
 
     use super::*;
 
-    /// A session whose turn was cut off by the end of its process, or a session without a turn.
+    /// A session that was killed in its turn, or a session without a turn.
     fn state(is_cut_off: bool) -> SessionState {
         let at = Timestamp::from_unix_ms(0);
         let opened = SessionRecord::SessionOpened {
@@ -241,5 +245,49 @@ mod tests {
             );
             assert_eq!(unreported.unexamined.len(), problems);
         }
+    }
+
+    /// A log with a session that another process opens after the first read of its owner.
+    #[derive(Debug)]
+    struct OpenedMeanwhile {
+        log: Arc<dyn Log>,
+        reads: AtomicUsize,
+    }
+
+    impl LogWrapper for OpenedMeanwhile {
+        fn inner(&self) -> &dyn Log {
+            &*self.log
+        }
+
+        fn lock_owner(
+            &self,
+            _stream: &StreamName,
+        ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>> {
+            let is_first = self.reads.fetch_add(1, Ordering::Relaxed) == 0;
+            let owner = (!is_first).then(|| this_process().clone());
+            LogFuture::ready(Ok(owner))
+        }
+    }
+
+    /// Regression: `ps` and `stop --all` left out a session that another `allstop stop` opened meanwhile.
+    #[tokio::test]
+    async fn session_that_is_opened_meanwhile_is_unreachable() {
+        let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
+        let at = Timestamp::from_unix_ms(0);
+        let created = SessionWriter::create(Arc::clone(&log), "s1".into(), at, "/tmp", None).await;
+        drop(created.expect("a new session"));
+        let log = OpenedMeanwhile {
+            log,
+            reads: AtomicUsize::new(0),
+        };
+        let scope = Scope::root("test", RootOptions::single_runtime());
+        let (known, asked) = (HashSet::new(), HashSet::new());
+        let found = unreported_sessions(&log, &known, &asked, &scope).await;
+        let found = found.expect("it works");
+        let [held] = &*found.unreachable else {
+            panic!("{found:?}")
+        };
+        assert_eq!((held.id.as_str(), held.pid), ("s1", this_process().pid));
+        assert_eq!(found.problems().len(), 1);
     }
 }

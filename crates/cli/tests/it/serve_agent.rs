@@ -457,22 +457,28 @@ fn files_with_secrets_that_the_flags_name_are_out_of_reach_of_the_agent() {
     assert_eq!(shown["calls"][0]["is_error"], true, "{shown:#}");
 }
 
+/// Starts a task with this command, which writes the file `begun`. Kills the server together with the keeper of the
+/// command, and starts the server again. Returns the new server and the id of the task.
+fn restarted_after_kill(place: &Place, command: &str) -> (Server, String) {
+    let script = place.script(&format!(
+        "replies: [{{calls: [{{tool: shell, arguments: {{command: \"{command}\"}}}}]}}]"
+    ));
+    let serve = || Server::start_with(place, &format!("--model {script} --yes"));
+    let server = serve();
+    let task = send(&server, "m1", "hello", None, true);
+    let id = id_of(&task).to_owned();
+    let begun = place.work().join("begun");
+    eventually("the command runs", || begun.exists().then_some(()));
+    server.running.end_with_keeper(place);
+    (serve(), id)
+}
+
 /// Regression: the receipt of a stop just after the restart was quiet, while the processes of the task ran. The stop came
 /// before the task had failed because of the crash.
 #[test]
 fn early_stop_of_a_task_of_a_killed_server_ends_its_processes() {
     let place = Place::new();
-    let script = place.script(
-        "replies: [{calls: [{tool: shell, arguments: {command: \"sleep 600 & echo x > begun; wait\"}}]}]",
-    );
-    let serve = || Server::start_with(&place, &format!("--model {script} --yes"));
-    let server = serve();
-    let task = send(&server, "m1", "hello", None, true);
-    let id = id_of(&task);
-    let begun = place.work().join("begun");
-    eventually("the command runs", || begun.exists().then_some(()));
-    server.running.end_with_keeper(&place);
-    let server = serve();
+    let (server, id) = restarted_after_kill(&place, "sleep 600 & echo x > begun; wait");
     let answer = server.request(&format!("POST /tasks/{id}:cancel"), "{}");
     let (status, body) = answer.expect("an answer");
     assert_eq!(status, 200, "{body}");
@@ -496,19 +502,10 @@ fn early_stop_of_a_task_of_a_killed_server_ends_its_processes() {
 #[test]
 fn processes_of_a_killed_server_belong_to_their_task() {
     let place = Place::new();
-    let script = place.script(
-        "replies: [{calls: [{tool: shell, arguments: {command: \"trap '' TERM; setsid sleep 600 & echo x > begun; wait\"}}]}]",
-    );
-    let serve = || Server::start_with(&place, &format!("--model {script} --yes"));
-    let server = serve();
-    let task = send(&server, "m1", "hello", None, true);
-    let id = id_of(&task);
-    let begun = place.work().join("begun");
-    eventually("the command runs", || begun.exists().then_some(()));
-    server.running.end_with_keeper(&place);
-    let server = serve();
+    let command = "trap '' TERM; setsid sleep 600 & echo x > begun; wait";
+    let (server, id) = restarted_after_kill(&place, command);
     eventually("the task has failed", || {
-        (state_of(&server, id) == "TASK_STATE_FAILED").then_some(())
+        (state_of(&server, &id) == "TASK_STATE_FAILED").then_some(())
     });
     let receipt = |action: &str| {
         let answer = server.request(&format!("POST /tasks/{id}:{action}"), "{}");

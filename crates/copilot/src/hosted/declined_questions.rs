@@ -78,7 +78,7 @@ impl HostedSession {
         questions.iter().any(|open| open.id == *question)
     }
 
-    /// Ends a question for which its clients have no user.
+    /// Ends a question that no client has a user for.
     async fn end_declined(&self, question: &QuestionId, open_for: Duration) {
         while self.is_open(question) {
             sleep(open_for).await;

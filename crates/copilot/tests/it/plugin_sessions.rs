@@ -102,7 +102,7 @@ async fn statuses(client: &mut TestClient) -> Value {
     Value::Object(infos.collect())
 }
 
-/// Sends a message whose turn calls the tool `greet`. Returns the result of the call.
+/// Sends a message. The model then calls the tool `greet`. Returns the result of the call.
 async fn greet(client: &mut TestClient) -> Value {
     let message = json!({ "sessionId": "s", "prompt": "greet" });
     let answer = client.request("session.sendAndWait", &message).await;

@@ -34,7 +34,6 @@ use std::time::Duration;
 
 use allstop_core::receipt::ReceiptItem;
 use allstop_core::{Cause, CauseKind, ContextId, Receipt, TaskId};
-use allstop_scope::StopRequest;
 use allstop_session::Sessions;
 use allstop_task::{
     CancelCx, Canceler, Cleanup, CleanupCx, ExecutionCx, Executor, ExecutorError, ExecutorReturn,
@@ -246,11 +245,7 @@ impl Canceler for AgentExecutor {
                     OrphanSession::Open(session) => session,
                     OrphanSession::WithoutOrphans => return None,
                     OrphanSession::NotOpened(items) => {
-                        let target = work_of(&task.id);
-                        let request = StopRequest::new(target.extent(), cause);
-                        let request = request.target(format!("task/{}", task.id));
-                        let info = inner.sessions.scope().stop_info(&request);
-                        return Some(Arc::new(Receipt::already_ended(info, items)));
+                        return Some(inner.sessions.receipt_of_unopened(&task, cause, items));
                     }
                 },
             };

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use allstop_core::Receipt;
 use allstop_core::receipt::ReceiptItem;
+use allstop_core::{Cause, Receipt};
 use allstop_log::{LoggedAnswer, SessionError, committed_answer, read_session_end};
 use allstop_scope::StopRequest;
 use allstop_session::Session;
@@ -46,15 +46,28 @@ impl ContextSessions {
             }
             Err(error) => {
                 tracing::warn!(%error, "the left work of a stopped task cannot be stopped");
-                let request = StopRequest::new(target.extent(), cx.cause.clone());
-                let info = self.scope().stop_info(&request);
                 let left = OrphanSearch::unsearched(message_id_of(&cx.task.id));
-                Arc::new(Receipt::already_ended(info, left.items()))
+                self.receipt_of_unopened(&cx.task, cx.cause.clone(), left.items())
             }
         };
         if receipt.outcome().is_none() || !receipt.quiet() {
             cx.receipts.add(receipt);
         }
+    }
+
+    /// Receipt of a stop that could not open the session of an ended task. No session makes a receipt then.
+    pub(super) fn receipt_of_unopened(
+        &self,
+        task: &Task,
+        cause: Cause,
+        items: Vec<ReceiptItem>,
+    ) -> Arc<Receipt> {
+        let request = StopRequest::new(work_of(&task.id).extent(), cause);
+        let request = request.target(format!("task/{}", task.id));
+        Arc::new(Receipt::already_ended(
+            self.scope().stop_info(&request),
+            items,
+        ))
     }
 
     /// Receipt items for the orphaned work of a task.

@@ -114,7 +114,7 @@ impl McpServers {
         Ok(())
     }
 
-    /// Begins to start the late servers below `scope`, except those that were started or ended before. Does nothing before
+    /// Begins to start the late servers below `scope`, except servers that were started or ended before. Does nothing before
     /// [`McpServers::start`] and after the close.
     ///
     /// # Errors
